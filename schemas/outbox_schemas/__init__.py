@@ -1,0 +1,55 @@
+"""Contracts of outbox-relay: payloads, hints, states, views and errors. No I/O happens here."""
+
+from outbox_schemas.errors import (
+    BrokerError,
+    HandlerError,
+    InvalidSubmission,
+    JobNotFound,
+    LeaseLost,
+    LogicalKeyConflict,
+    NameRefused,
+    OutboxError,
+    PayloadError,
+    SchemaMismatch,
+    SettingsError,
+    SubmissionUnresolved,
+)
+from outbox_schemas.exactness import digest
+from outbox_schemas.hint import BadHint, decode_hint, encode_hint
+from outbox_schemas.payload import MAX_PAYLOAD_BYTES, Document, Payload
+from outbox_schemas.states import ENDED, TRANSITIONS, Event, JobState, Outcome, Phase, next_states
+from outbox_schemas.views import AttemptView, ErrorView, JobRef, JobView, OwedView
+
+__all__ = [
+    "ENDED",
+    "MAX_PAYLOAD_BYTES",
+    "TRANSITIONS",
+    "AttemptView",
+    "BadHint",
+    "BrokerError",
+    "Document",
+    "ErrorView",
+    "Event",
+    "HandlerError",
+    "InvalidSubmission",
+    "JobNotFound",
+    "JobRef",
+    "JobState",
+    "JobView",
+    "LeaseLost",
+    "LogicalKeyConflict",
+    "NameRefused",
+    "OutboxError",
+    "Outcome",
+    "OwedView",
+    "Payload",
+    "PayloadError",
+    "Phase",
+    "SchemaMismatch",
+    "SettingsError",
+    "SubmissionUnresolved",
+    "decode_hint",
+    "digest",
+    "encode_hint",
+    "next_states",
+]

@@ -1,0 +1,151 @@
+"""Every error of the product, in one tree.
+
+    OutboxError
+    ├── SettingsError            a setting is missing, malformed or unknown
+    ├── InvalidSubmission        a job was refused before any SQL ran
+    │   ├── PayloadError         the payload can't be held exactly, or is too large
+    │   └── NameRefused          a kind, queue, tenant, key or instant is out of bounds
+    ├── LogicalKeyConflict       the key is taken by a job with other arguments
+    ├── SubmissionUnresolved     the key is taken by a job that this transaction can't see
+    ├── JobNotFound              no job has this id
+    ├── SchemaMismatch           the database's tables are not the expected ones
+    ├── LeaseLost                a token no longer owns its attempt
+    ├── HandlerError             a handler class is declared wrongly
+    └── BrokerError              the broker refuses what we need (not: is away)
+
+Each class has a stable machine-readable `code`. Errors are named by what happened and never carry a payload's values.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from uuid import UUID
+
+__all__ = [
+    "BrokerError",
+    "HandlerError",
+    "InvalidSubmission",
+    "JobNotFound",
+    "LeaseLost",
+    "LogicalKeyConflict",
+    "NameRefused",
+    "OutboxError",
+    "PayloadError",
+    "SchemaMismatch",
+    "SettingsError",
+    "SubmissionUnresolved",
+]
+
+
+class OutboxError(Exception):
+    """Base of every error that this product raises on purpose."""
+
+    code: ClassVar[str] = "outbox_error"
+
+
+class SettingsError(OutboxError):
+    """A setting is missing, malformed, out of range or unknown."""
+
+    code = "settings"
+
+
+class InvalidSubmission(OutboxError):  # noqa: N818 - named by what happened
+    """A job was refused before anything was written."""
+
+    code = "invalid_submission"
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
+
+    def __reduce__(self) -> tuple[type[InvalidSubmission], tuple[str, str]]:
+        return type(self), (self.field, self.problem)
+
+
+class PayloadError(InvalidSubmission):
+    """A payload holds something that JSON and PostgreSQL can't give back exactly, or is too large."""
+
+    code = "payload"
+
+
+class NameRefused(InvalidSubmission):
+    """A kind, queue, tenant, logical key, priority or instant is outside its documented bounds."""
+
+    code = "name_refused"
+
+
+class LogicalKeyConflict(OutboxError):  # noqa: N818 - named by what happened
+    """The logical key already belongs to a job with other arguments.
+
+    Nothing was written for this submission and the caller's transaction is healthy.
+    """
+
+    code = "logical_key_conflict"
+
+    def __init__(self, *, tenant: str, kind: str, logical_key: str, job_id: UUID) -> None:
+        self.tenant = tenant
+        self.kind = kind
+        self.logical_key = logical_key
+        self.job_id = job_id
+        super().__init__(
+            f"logical key {logical_key!r} of kind {kind!r} (tenant {tenant!r}) already belongs to job {job_id} "
+            "with different arguments; submit the same arguments, or use another key for other work"
+        )
+
+
+class SubmissionUnresolved(OutboxError):  # noqa: N818 - named by what happened
+    """Another transaction holds this key and its job can't be read from here; retry the whole transaction."""
+
+    code = "submission_unresolved"
+
+
+class JobNotFound(OutboxError):  # noqa: N818 - named by what happened
+    """No job has this id."""
+
+    code = "job_not_found"
+
+    def __init__(self, job_id: UUID) -> None:
+        self.job_id = job_id
+        super().__init__(f"no job has the id {job_id}")
+
+
+class SchemaMismatch(OutboxError):  # noqa: N818 - named by what happened
+    """The live tables are missing or differ from the expected ones."""
+
+    code = "schema_mismatch"
+
+
+class LeaseLost(OutboxError):  # noqa: N818 - named by what happened
+    """The attempt no longer owns its job: what it writes from now on changes nothing.
+
+    Raised by `job.check()`, `job.transaction()` and the completion itself. A handler should let it pass. `refused`
+    is true if the database's fence turned a write away, false if this process only knows or must assume that the
+    lease is gone.
+    """
+
+    code = "lease_lost"
+
+    def __init__(
+        self, job_id: UUID, attempt: int, reason: str = "the lease is no longer held", *, refused: bool = False
+    ) -> None:
+        self.job_id = job_id
+        self.attempt = attempt
+        self.reason = reason
+        self.refused = refused
+        super().__init__(f"job {job_id}, attempt {attempt}: {reason}")
+
+    def __reduce__(self) -> tuple[type[LeaseLost], tuple[UUID, int, str], dict[str, object]]:
+        return type(self), (self.job_id, self.attempt, self.reason), {"refused": self.refused}
+
+
+class HandlerError(OutboxError):
+    """A handler class is declared wrongly; nothing was started."""
+
+    code = "handler"
+
+
+class BrokerError(OutboxError):
+    """The broker answers, but refuses what is needed: other queue arguments, no permission, no such vhost."""
+
+    code = "broker"

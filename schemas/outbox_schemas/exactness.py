@@ -1,0 +1,99 @@
+"""What JSON and PostgreSQL's jsonb both hold exactly, and the digest that tells two arguments apart.
+
+Refused, with the path of the field: non-finite and negative-zero floats, integers that some Python would refuse to
+read back, NUL and lone surrogates, naive datetimes, keys that are not text, and nesting that a parser could choke on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from outbox_schemas.errors import PayloadError
+
+__all__ = ["MAX_DEPTH", "MAX_INT_DIGITS", "check_exact", "digest"]
+
+MAX_DEPTH = 64
+# The lowest value that sys.set_int_max_str_digits accepts: within it, no configuration of Python refuses the number.
+MAX_INT_DIGITS = 640
+_INT_LIMIT = 10**MAX_INT_DIGITS
+_BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+
+def check_exact(value: Any, path: str = "payload") -> None:
+    """Raise `PayloadError`, naming the path, for the first value that would not come back as it went in.
+
+    The walk keeps its own stack, so depth costs no recursion; a container that holds itself meets the depth limit.
+    """
+    stack: list[tuple[str, Any, int]] = [(path, value, 0)]
+    while stack:
+        here, item, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise PayloadError(here, f"is nested more than {MAX_DEPTH} levels deep; flatten it or store it elsewhere")
+        problem = _problem(item)
+        if problem:
+            raise PayloadError(here, problem)
+        stack.extend((below, child, depth + 1) for below, child in _children(here, item))
+
+
+def digest(document: Any) -> bytes:
+    """Return the SHA-256 of a JSON document's canonical form.
+
+    Key order does not matter and neither does 1 against 1.0; everything else does, Unicode composition included.
+    """
+    canonical = json.dumps(_plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).digest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _problem(item: Any) -> str | None:
+    if isinstance(item, str):
+        return _text_problem(item)
+    if isinstance(item, float):
+        return _float_problem(item)
+    if isinstance(item, int) and not -_INT_LIMIT < item < _INT_LIMIT:
+        return f"is an integer of more than {MAX_INT_DIGITS} digits; send it as text"
+    if isinstance(item, datetime) and item.utcoffset() is None:
+        return "is a naive datetime; give it a time zone, for example datetime.now(UTC)"
+    return None
+
+
+def _float_problem(item: float) -> str | None:
+    if not math.isfinite(item):
+        return "is not a finite number, which JSON can't hold; leave it out or send text"
+    if item == 0 and math.copysign(1, item) < 0:
+        return "is negative zero, which PostgreSQL can't hold; send 0.0"
+    return None
+
+
+def _text_problem(item: str) -> str | None:
+    found = _BAD_TEXT.search(item)
+    if found is None:
+        return None
+    what = "a NUL character" if found.group() == "\x00" else "a lone surrogate"
+    return f"holds {what} at position {found.start()}, which PostgreSQL can't hold; remove it or send base64"
+
+
+def _children(path: str, item: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(item, Mapping):
+        for key, child in item.items():
+            if isinstance(key, str) and _text_problem(key):
+                raise PayloadError(path, f"has a key that {_text_problem(key)}")
+            yield f"{path}.{key}", child
+    elif isinstance(item, list | tuple | set | frozenset):
+        for index, child in enumerate(item):
+            yield f"{path}[{index}]", child

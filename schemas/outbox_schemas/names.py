@@ -1,0 +1,92 @@
+"""Bounds for the names that travel through SQL, AMQP, logs and terminals.
+
+They are checked once, at the door, so that nothing later can choke on them: an AMQP queue name holds 255 bytes, a
+B-tree entry about 2,700, and a control character in a name is an attack on whoever lists it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from outbox_schemas.errors import NameRefused
+
+__all__ = ["check_instant", "check_key", "check_name", "check_priority", "check_tenant"]
+
+NAME_BYTES = 100
+TENANT_BYTES = 200
+KEY_BYTES = 512
+PRIORITY_LIMIT = 100
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]*")
+# C0, DEL and C1 controls, surrogates, and the line and bidirectional controls that can forge a log line.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# What timestamptz, Python's datetime in any zone, and interval arithmetic on both can all hold.
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+
+
+def check_name(field: str, value: object) -> str:
+    """Return `value` if it may name a kind or a queue, else raise `NameRefused`."""
+    return _check(field, value, _NAME, NAME_BYTES, "letters, digits and . _ - (a letter or digit first)")
+
+
+def check_tenant(value: object) -> str:
+    """Return `value` if it may name a tenant, else raise `NameRefused`."""
+    return _check(
+        "tenant", value, _TENANT, TENANT_BYTES, "letters, digits and . _ : / @ + = - (a letter or digit first)"
+    )
+
+
+def check_key(value: object) -> str:
+    """Return `value` if it may be a logical key: any printable text of 1 to 512 UTF-8 bytes, compared byte by byte.
+
+    No Unicode normalisation happens: a composed and a decomposed é make two keys.
+    """
+    if not isinstance(value, str):
+        raise NameRefused("logical_key", f"must be text, not {type(value).__name__}")
+    found = _UNPRINTABLE.search(value)
+    if found:
+        raise NameRefused(
+            "logical_key",
+            f"has the unprintable character U+{ord(found.group()):04X} at position {found.start()}; use printable text",
+        )
+    size = len(value.encode())
+    if not 1 <= size <= KEY_BYTES:
+        raise NameRefused("logical_key", f"has {size} bytes; 1 to {KEY_BYTES} are allowed: hash what is longer")
+    return value
+
+
+def check_priority(value: object) -> int:
+    """Return `value` if it is a whole number from -100 to 100 (higher goes first), else raise `NameRefused`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise NameRefused("priority", f"must be a whole number, not {type(value).__name__}")
+    if abs(value) > PRIORITY_LIMIT:
+        raise NameRefused("priority", f"must be from {-PRIORITY_LIMIT} to {PRIORITY_LIMIT}")
+    return value
+
+
+def check_instant(field: str, value: object) -> datetime:
+    """Return `value` in UTC if it is an aware datetime of the years 1970 to 8999, else raise `NameRefused`."""
+    if not isinstance(value, datetime):
+        raise NameRefused(field, f"must be an aware datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise NameRefused(field, "is a naive datetime; give it a time zone, for example datetime.now(UTC)")
+    try:
+        instant = value.astimezone(UTC)
+    except OverflowError:
+        instant = None
+    if instant is None or not _EARLIEST <= instant < _LATEST:
+        raise NameRefused(field, "is outside the years 1970 to 8999")
+    return instant
+
+
+def _check(field: str, value: object, pattern: re.Pattern[str], limit: int, allowed: str) -> str:
+    if not isinstance(value, str):
+        raise NameRefused(field, f"must be text, not {type(value).__name__}")
+    if not 1 <= len(value) <= limit:
+        raise NameRefused(field, f"has {len(value)} characters; 1 to {limit} are allowed")
+    if not pattern.fullmatch(value):
+        raise NameRefused(field, f"may hold only ASCII {allowed}")
+    return value

@@ -1,0 +1,114 @@
+"""The payload contract: an immutable pydantic model that names its kind, its version, its queue and its logical
+key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticSerializationError, from_json
+
+from outbox_schemas.errors import PayloadError
+from outbox_schemas.exactness import check_exact, digest
+from outbox_schemas.names import check_key, check_name
+
+__all__ = ["MAX_PAYLOAD_BYTES", "Document", "Payload"]
+
+MAX_PAYLOAD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A payload in the form that is stored: its JSON text, and the digest of its canonical form."""
+
+    text: str
+    digest: bytes
+
+
+class Payload(BaseModel):
+    """Arguments of one kind of job: small, by reference, the same for every attempt.
+
+    A subclass sets `kind` (once and for all: stored jobs name it), raises `version` when the meaning of its fields
+    changes, may set `queue`, and defines `logical_key()`, the name of this piece of work within (tenant, kind).
+
+    Fields must survive JSON exactly; `Decimal`, `UUID`, `date`, aware `datetime`, `bytes` and sets do, as declared
+    types.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+    )
+
+    kind: ClassVar[str]
+    version: ClassVar[int] = 1
+    queue: ClassVar[str] = "default"
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the class's names when it is defined, not when its first job is written."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if hasattr(cls, "kind"):
+            check_name(f"{cls.__name__}.kind", cls.kind)
+        check_name(f"{cls.__name__}.queue", cls.queue)
+        if isinstance(cls.version, bool) or not isinstance(cls.version, int) or not 1 <= cls.version < 2**31:
+            raise PayloadError(f"{cls.__name__}.version", "must be a whole number from 1 to 2147483647")
+
+    def logical_key(self) -> str:
+        """Return the name of this piece of work; submitting it again gives back the same job.
+
+        Build it from the business event (an invoice number, an account and a period), never from the attempt to
+        submit.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define logical_key()")
+
+    def checked_key(self) -> str:
+        """Return `logical_key()` within its bounds, else raise `NameRefused`."""
+        return check_key(self.logical_key())
+
+    def to_document(self, max_bytes: int = MAX_PAYLOAD_BYTES) -> Document:
+        """Return what is stored, or raise `PayloadError` naming the field that can't be stored exactly.
+
+        The text is read back and compared before it leaves, so a field type that JSON would silently change is
+        refused here and not discovered by a handler.
+        """
+        text = self._exact_json()
+        size = len(text.encode())
+        if size > max_bytes:
+            raise PayloadError(
+                "payload", f"has {size} bytes as JSON; {max_bytes} are allowed: store it elsewhere and send a reference"
+            )
+        self._check_round_trip(text)
+        return Document(text=text, digest=digest([self.version, from_json(text)]))
+
+    def _exact_json(self) -> str:
+        try:
+            check_exact(self.model_dump(mode="python", round_trip=True, by_alias=True, warnings="error"))
+            return self.model_dump_json(round_trip=True, by_alias=True, warnings="error")
+        except (PydanticSerializationError, ValueError, RecursionError, TypeError) as error:
+            # The library's message may quote the value, so only its nature is passed on.
+            raise PayloadError(
+                "payload", f"can't be written as JSON ({type(error).__name__}); use plain field types"
+            ) from None
+
+    def _check_round_trip(self, text: str) -> None:
+        try:
+            again = type(self).model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            path = ".".join(("payload", *map(str, first["loc"])))
+            raise PayloadError(path, f"can't be read back from JSON: {first['msg']}") from None
+        if again != self:
+            raise PayloadError(
+                self._first_difference(again), "changes on its way through JSON; declare a type that survives it"
+            )
+
+    def _first_difference(self, other: Self) -> str:
+        names = type(self).model_fields
+        changed = (name for name in names if getattr(self, name, None) != getattr(other, name, None))
+        return f"payload.{next(changed, '?')}"

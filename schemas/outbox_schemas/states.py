@@ -1,0 +1,79 @@
+"""The job's states, its outbox row's phases, an attempt's outcomes, and the one table of legal moves.
+
+Each SQL statement that moves a job names its move in its header, and a test holds those headers to this table.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+
+__all__ = ["ENDED", "TRANSITIONS", "Event", "JobState", "Outcome", "Phase", "next_states"]
+
+
+class JobState(StrEnum):
+    """Where a job stands. A retry that waits is `READY` with a later `run_at`."""
+
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+
+
+class Phase(StrEnum):
+    """What is still owed to a job that has not ended."""
+
+    OWED = "owed"
+    RELEASED = "released"
+    LEASED = "leased"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended; each ended attempt has exactly one."""
+
+    SUCCEEDED = "succeeded"
+    RETRIED = "retried"
+    FAILED = "failed"
+    HANDED_BACK = "handed_back"
+    LEASE_LOST = "lease_lost"
+    CANCELLED = "cancelled"
+
+
+class Event(StrEnum):
+    """What moves a job. Nothing else writes its state."""
+
+    CLAIM = "claim"
+    COMPLETE = "complete"
+    RETRY = "retry"
+    FAIL = "fail"
+    HAND_BACK = "hand_back"
+    LOSE_LEASE = "lose_lease"
+    EXPIRE = "expire"
+    CANCEL = "cancel"
+    REDRIVE = "redrive"
+
+
+TRANSITIONS = MappingProxyType(
+    {
+        (JobState.READY, Event.CLAIM): frozenset({JobState.RUNNING}),
+        (JobState.READY, Event.EXPIRE): frozenset({JobState.FAILED}),
+        (JobState.READY, Event.CANCEL): frozenset({JobState.CANCELLED}),
+        (JobState.RUNNING, Event.COMPLETE): frozenset({JobState.SUCCEEDED}),
+        (JobState.RUNNING, Event.RETRY): frozenset({JobState.READY}),
+        (JobState.RUNNING, Event.FAIL): frozenset({JobState.FAILED}),
+        (JobState.RUNNING, Event.HAND_BACK): frozenset({JobState.READY}),
+        (JobState.RUNNING, Event.LOSE_LEASE): frozenset({JobState.READY, JobState.FAILED}),
+        (JobState.RUNNING, Event.CANCEL): frozenset({JobState.CANCELLED}),
+        (JobState.FAILED, Event.REDRIVE): frozenset({JobState.READY}),
+        (JobState.CANCELLED, Event.REDRIVE): frozenset({JobState.READY}),
+    }
+)
+
+
+def next_states(state: JobState, event: Event) -> frozenset[JobState]:
+    """Return the states that `event` may lead to from `state`; empty where the move is not legal."""
+    return TRANSITIONS.get((state, event), frozenset())
