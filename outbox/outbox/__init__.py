@@ -1,0 +1,45 @@
+"""The writing side of outbox-relay: put a job into your own transaction, and look at it afterwards.
+
+Every name here works inside the caller's transaction and returns plain views. The broker is not known in this
+package.
+"""
+
+from outbox.cancelling import cancel
+from outbox.reading import find_job, get_job, get_job_async
+from outbox.writer import enqueue, enqueue_async, enqueue_many
+from outbox_schemas import (
+    InvalidSubmission,
+    JobNotFound,
+    JobRef,
+    JobState,
+    JobView,
+    LogicalKeyConflict,
+    NameRefused,
+    OutboxError,
+    Payload,
+    PayloadError,
+    SettingsError,
+    SubmissionUnresolved,
+)
+
+__all__ = [
+    "InvalidSubmission",
+    "JobNotFound",
+    "JobRef",
+    "JobState",
+    "JobView",
+    "LogicalKeyConflict",
+    "NameRefused",
+    "OutboxError",
+    "Payload",
+    "PayloadError",
+    "SettingsError",
+    "SubmissionUnresolved",
+    "cancel",
+    "enqueue",
+    "enqueue_async",
+    "enqueue_many",
+    "find_job",
+    "get_job",
+    "get_job_async",
+]

@@ -1,0 +1,151 @@
+"""Opens the connection, and opens it again: with growing, jittered pauses and one log line every few seconds at
+most.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from pika.adapters.select_connection import IOLoop, SelectConnection
+from pika.exceptions import AMQPError, StreamLostError
+
+from outbox.amqp.failures import describe, is_refusal
+from outbox.amqp.parameters import connection_parameters
+from outbox.backoff import Backoff
+from outbox.logs import RateLimited
+from outbox.urls import AmqpAddress
+
+__all__ = ["Connector"]
+
+AWAY = "broker"
+
+
+class Closed(Protocol):
+    """Told that there is no connection (any more)."""
+
+    def __call__(self, *, refused: bool) -> None:
+        """`refused` tells that the broker answered and said no."""
+
+
+class Connector:
+    """Keeps at most one connection on an event loop. Used on the loop's thread only.
+
+    Args:
+        loop: the loop that the connection lives on.
+        address: the broker.
+        name: what the broker's own tools show for the connection.
+        backoff_max_s: the longest pause between two attempts, in seconds.
+        limited: the log for what may come often.
+        opened: called when `connection` is open.
+        closed: called when an attempt has failed or the connection is gone.
+    """
+
+    def __init__(
+        self,
+        loop: IOLoop,
+        address: AmqpAddress,
+        *,
+        name: str,
+        backoff_max_s: float,
+        limited: RateLimited,
+        opened: Callable[[], None],
+        closed: Closed,
+    ) -> None:
+        self.connection: SelectConnection | None = None
+        self.backoff = Backoff(min(0.2, backoff_max_s), backoff_max_s)
+        """The owner resets it once the connection has proved useful: being let in alone proves nothing."""
+        self._loop = loop
+        self._address = address
+        self._name = name
+        self._limited = limited
+        self._opened = opened
+        self._closed = closed
+        self._closing = False
+        self._given_up: SelectConnection | None = None
+
+    def connect(self) -> None:
+        """Make an attempt; on failure another one follows."""
+        if self._closing:
+            return
+        try:
+            self.connection = SelectConnection(
+                connection_parameters(self._address, name=self._name),
+                on_open_callback=self._on_open,
+                on_open_error_callback=self._on_gone,
+                on_close_callback=self._on_gone,
+                custom_ioloop=self._loop,
+            )
+        except (OSError, AMQPError, ValueError) as error:  # a certificate file, for example
+            self._again(error)
+
+    def give_up(self, reason: str) -> None:
+        """Drop the connection without the broker's consent, which a blocked or frozen broker never gives; connect
+        again.
+        """
+        connection = self.connection
+        if connection is not None and connection is not self._given_up:
+            self._given_up = connection
+            self._closed(refused=False)
+            self._loop.add_callback_threadsafe(lambda: _abort(connection, reason))
+
+    def close(self, within_s: float) -> None:
+        """Close the connection politely and stop the loop, after `within_s` in any case."""
+        self._closing = True
+        self._loop.call_later(within_s, self._loop.stop)
+        connection = self.connection
+        if connection is None or not connection.is_open:
+            self._loop.stop()
+            return
+        connection.close()
+
+    def abandon(self) -> None:
+        """Let go of a connection that is still there after the loop has stopped."""
+        self._closing = True
+        if self.connection is not None:
+            _abort(self.connection, "closed")
+            self.connection = None
+
+    def _on_open(self, _connection: object) -> None:
+        suppressed = self._limited.forget(AWAY)
+        self._limited.log(
+            logging.INFO,
+            "connected to the broker",
+            host=self._address.host,
+            port=self._address.port,
+            vhost=self._address.vhost,
+            suppressed=suppressed,
+        )
+        self._opened()
+
+    def _on_gone(self, _connection: object, error: BaseException) -> None:
+        self.connection = None
+        if self._closing:
+            self._loop.stop()
+            return
+        self._again(error)
+
+    def _again(self, error: BaseException) -> None:
+        refused = is_refusal(error)
+        pause_s = self.backoff.next_s()
+        self._limited.log(
+            logging.ERROR if refused else logging.WARNING,
+            "the broker refuses us" if refused else "the broker is away",
+            key=AWAY,
+            host=self._address.host,
+            port=self._address.port,
+            reason=describe(error),
+            attempts=self.backoff.failures,
+            next_in_s=round(pause_s, 2),
+        )
+        self._closed(refused=refused)
+        self._loop.call_later(pause_s, self.connect)
+
+
+def _abort(connection: SelectConnection, reason: str) -> None:
+    """End a connection at once. pika's `close` waits for the broker's answer without a bound, so its own last resort
+    is used.
+    """
+    if not connection.is_closed:
+        connection._terminate_stream(StreamLostError(reason))  # noqa: SLF001

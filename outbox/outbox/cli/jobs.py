@@ -1,0 +1,162 @@
+"""`outbox jobs`: list jobs, show one with what it waits for, cancel one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from uuid import UUID
+
+import click
+from sqlalchemy.pool import NullPool
+
+from outbox.cancelling import cancel
+from outbox.cli.explain import waits_for
+from outbox.cli.failures import FAILED
+from outbox.cli.output import STATEMENT_TIMEOUT_S, connect, instant, json_option, pass_settings, show, table
+from outbox.errors import JobNotFound
+from outbox.masking import masked_line, printable
+from outbox.reading import database_time, list_jobs, show_job
+from outbox.settings import Settings
+from outbox.statements import statements_for
+from outbox_schemas import AttemptView, ErrorView, JobState, JobView
+
+__all__ = ["jobs"]
+
+MESSAGE_LIMIT = 300
+
+
+@click.group()
+def jobs() -> None:
+    """List jobs, show one, cancel one. Payloads are never read."""
+
+
+@jobs.command("list")
+@click.option(
+    "--state", type=click.Choice([state.value for state in JobState]), help="Only jobs in this state."
+)
+@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
+@click.option("--kind", metavar="NAME", help="Only jobs of this kind.")
+@click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many."
+)
+@json_option
+@pass_settings
+def list_command(
+    settings: Settings,
+    *,
+    state: str | None,
+    queue: str | None,
+    kind: str | None,
+    tenant: str | None,
+    limit: int,
+) -> None:
+    """List the newest jobs that fit every given filter."""
+    chosen = JobState(state) if state is not None else None
+    with connect(settings) as link:
+        found = list_jobs(link, state=chosen, queue=queue, kind=kind, tenant=tenant, limit=limit)
+    headers = ["ID", "STATE", "KIND", "KEY", "QUEUE", "TENANT", "ATTEMPTS", "RUN AT", "CREATED"]
+    rows = [
+        [
+            job.id,
+            job.state,
+            job.kind,
+            job.logical_key,
+            job.queue,
+            job.tenant,
+            job.attempt_count,
+            job.run_at,
+            job.created_at,
+        ]
+        for job in found
+    ]
+    show({"jobs": found}, lambda: table(headers, rows))
+
+
+@jobs.command("show")
+@click.argument("job_id", metavar="ID", type=click.UUID)
+@json_option
+@pass_settings
+def show_command(settings: Settings, job_id: UUID) -> None:
+    """Show a job, its ended attempts, and what it waits for. Exit code 1: no such job."""
+    with connect(settings) as link:
+        now = database_time(link)
+        found = show_job(link, job_id)
+    if found is None:
+        raise JobNotFound(job_id)
+    job, attempts = found
+    data = {"job": job, "attempts": attempts, "waits_for": waits_for(job, now), "database_time": now}
+    show(data, lambda: _job_lines(job, attempts, now))
+
+
+@jobs.command("cancel")
+@click.argument("job_id", metavar="ID", type=click.UUID)
+@click.option("--by", required=True, metavar="WHO", help="Who asks; recorded with the job and in the audit.")
+@click.option("--reason", required=True, metavar="WHY", help="Why; recorded likewise.")
+@json_option
+@pass_settings
+def cancel_command(settings: Settings, job_id: UUID, by: str, reason: str) -> int:
+    """Cancel a job that has not ended. Exit code 1: no such job, or it had ended otherwise before."""
+    engine = settings.engine("outbox-cli", poolclass=NullPool)
+    schema = settings.schema_name
+    with engine.begin() as connection:
+        limit = {"milliseconds": STATEMENT_TIMEOUT_S * 1000}
+        statements_for(schema).run_within(connection, "limit_statements", limit)
+        job = cancel(connection, job_id, by=by, reason=reason, schema=schema)
+    cancelled = job.state is JobState.CANCELLED
+    show({"job": job, "cancelled": cancelled}, lambda: [_cancel_line(job)])
+    return 0 if cancelled else FAILED
+
+
+def _cancel_line(job: JobView) -> str:
+    if job.state is JobState.CANCELLED:
+        who = printable(job.cancel_requested_by or "-")
+        return f"{job.id} is cancelled (by {who}, {instant(job.finished_at)})"
+    return f"{job.id} had ended already: {job.state}, {instant(job.finished_at)}; nothing was changed"
+
+
+def _job_lines(job: JobView, attempts: list[AttemptView], now: datetime) -> Iterator[str]:
+    facts: dict[str, object] = {
+        "job": job.id,
+        "state": job.state,
+        "waits for": waits_for(job, now),
+        "kind": f"{job.kind} (version {job.version})",
+        "key": job.logical_key,
+        "tenant": job.tenant,
+        "queue": f"{job.queue} (priority {job.priority})",
+        "attempts": f"{job.attempt_count} of {job.max_attempts or 'as many as its handler allows'}"
+        + (f", {job.uncharged_attempts} handed back uncharged" if job.uncharged_attempts else ""),
+        "created": instant(job.created_at),
+        "run at": instant(job.run_at),
+        "deadline": instant(job.deadline_at),
+        "finished": instant(job.finished_at),
+        "first error": _error_line(job.first_error),
+        "last error": _error_line(job.last_error),
+    }
+    if job.cancel_requested_by is not None:
+        facts["cancelled"] = f"by {job.cancel_requested_by}: {job.cancel_reason}"
+    for name, value in facts.items():
+        yield f"{name + ':':<13}{printable(str(value), MESSAGE_LIMIT)}"
+    if attempts:
+        yield ""
+        headers = ["ATTEMPT", "OUTCOME", "WORKER", "HOST", "CLAIMED", "ENDED", "ERROR"]
+        yield from table(headers, [_attempt_row(attempt) for attempt in attempts])
+
+
+def _attempt_row(attempt: AttemptView) -> list[object]:
+    error = masked_line(f"{attempt.error_code}: {attempt.error_message}") if attempt.error_code else None
+    return [
+        attempt.number,
+        attempt.outcome,
+        attempt.worker,
+        attempt.host,
+        attempt.claimed_at,
+        attempt.ended_at,
+        error,
+    ]
+
+
+def _error_line(error: ErrorView | None) -> str:
+    if error is None:
+        return "-"
+    return masked_line(f"{error.code} ({error.error_class}): {error.message}", MESSAGE_LIMIT)

@@ -1,0 +1,163 @@
+"""The root of the `outbox` program: global options, the commands of every installed room, and the exit code.
+
+The root imports no room. Commands come from the entry points of the group `outbox.commands` and are loaded
+when they are needed; one that can't be imported stands there all the same and says what to install.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points, version
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from outbox.cli.failures import INTERRUPTED, READER_GONE, USAGE, exit_code, report
+from outbox.cli.output import CONFIG_KEY, json_option
+from outbox.masking import install_excepthook, masked_line
+
+__all__ = ["cli", "main", "run"]
+
+COMMANDS = "outbox.commands"
+DISTRIBUTION = "outbox-relay"
+
+# Which extra brings what a command needs. Commands of other distributions say so by themselves.
+_EXTRAS = {"relay": "relay", "consume": "consumer", "demo": "demo"}
+
+_EPILOG = """\b
+Settings: OUTBOX_DATABASE_URL, OUTBOX_AMQP_URL and the other OUTBOX_… variables, or one TOML file.
+Addresses hold passwords, so no option takes one: arguments are visible to every user of the machine.
+
+\b
+Exit codes:
+  0    done, and what was asked is so
+  1    what was asked is not so, or failed: a difference was found, no such job
+  2    wrong usage or settings; nothing was done
+  3    a server can't be reached
+  4    an unexpected error: a defect; --debug shows the traceback
+  130  interrupted (Ctrl-C)
+  141  the reader of the output went away
+"""
+
+
+class _NotInstalled(click.ClickException):
+    exit_code = USAGE
+
+
+class _Commands(click.Group):
+    """A group whose commands are entry points."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all installed commands."""
+        return sorted({*super().list_commands(ctx), *(point.name for point in entry_points(group=COMMANDS))})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, or a stand-in that says what it lacks, or None if there is no such command."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        points = tuple(entry_points(group=COMMANDS, name=cmd_name))
+        return _load(points[0]) if points else None
+
+
+def _load(point: EntryPoint) -> click.Command:
+    try:
+        command = point.load()
+    except (ImportError, AttributeError) as error:
+        return _stand_in(point.name, error)
+    if not isinstance(command, click.Command):
+        return _stand_in(point.name, TypeError(f"{point.value} is not a click command"))
+    return command
+
+
+def _stand_in(name: str, error: Exception) -> click.Command:
+    extra = _EXTRAS.get(name, "all")
+    remedy = f"pip install '{DISTRIBUTION}[{extra}]'"
+
+    def complain(**_: Any) -> NoReturn:
+        raise _NotInstalled(
+            f"`outbox {name}` can't be loaded: {masked_line(str(error))}; try: {remedy}"
+        ) from error
+
+    return click.Command(
+        name,
+        callback=complain,
+        short_help=f"(not installed; {remedy})",
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        add_help_option=False,
+    )
+
+
+@click.group(
+    name="outbox",
+    cls=_Commands,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A TOML file with settings; wins over OUTBOX_CONFIG. No file is searched for.",
+)
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the (masked) traceback of an error.")
+@json_option
+@click.version_option(version(DISTRIBUTION), prog_name="outbox")
+@click.pass_context
+def cli(ctx: click.Context, config: Path | None) -> None:
+    """Background jobs that are lost by no crash and applied once.
+
+    PostgreSQL decides, RabbitMQ only wakes.
+    """
+    ctx.meta[CONFIG_KEY] = config
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Errors become one masked line on stderr."""
+    as_json = "--json" in arguments
+    debug = "--debug" in arguments
+    try:
+        code = _invoke(list(arguments))
+        sys.stdout.flush()
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    except Exception as error:  # noqa: BLE001 - the last stop: every error becomes a line and an exit code
+        report(error, as_json=as_json, debug=debug)
+        return exit_code(error)
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Run the command; a whole number that it returns is the exit code."""
+    if "_OUTBOX_COMPLETE" in os.environ:  # the shell asks for completions
+        cli.main(arguments, prog_name="outbox")
+    # Not `cli.main`: it turns a closed pipe into exit code 1, which means something else here.
+    try:
+        with cli.make_context("outbox", arguments) as ctx:
+            result = cli.invoke(ctx)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    return result if isinstance(result, int) else 0
+
+
+def main() -> NoReturn:
+    """Run the program `outbox`."""
+    install_excepthook()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character gets its escape instead of a crash.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
+
+
+def _reader_gone() -> int:
+    """Point stdout away from the closed pipe, or the interpreter's last flush would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_GONE

@@ -1,0 +1,101 @@
+"""Transitions that end an attempt. Each is fenced by the lease token: what comes back is the set of jobs for which
+it took effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from outbox.leasing import Lease
+from outbox.link import Link
+from outbox.statements import Statements
+from outbox_schemas import Outcome
+
+__all__ = ["Failure", "complete", "complete_within", "fail", "hand_back", "outcomes", "retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong in an attempt, already bounded and made safe to store."""
+
+    error_class: str
+    code: str
+    message: str
+    traceback: str | None = None
+
+
+def complete(link: Link, leases: Sequence[Lease]) -> set[UUID]:
+    """Mark jobs succeeded in one transaction, for handlers that have no `apply`."""
+    return _ids(link, "complete", leases)
+
+
+def complete_within(connection: sa.Connection, statements: Statements, lease: Lease) -> bool:
+    """Mark one job succeeded inside a transaction in which `apply` then writes. False: the lease is lost, roll back.
+
+    This comes first in its transaction: from here on nobody else can end or claim the job until the commit.
+    """
+    return bool(statements.run_within(connection, "complete", {"job_ids": [lease.job_id], "tokens": [lease.token]}))
+
+
+def retry(link: Link, attempts: Sequence[tuple[Lease, Failure, float]]) -> set[UUID]:
+    """End attempts so that their jobs are due again after each one's delay in seconds."""
+    failures = [failure for _, failure, _ in attempts]
+    return _ids(
+        link,
+        "retry",
+        [lease for lease, _, _ in attempts],
+        delays_s=[delay for _, _, delay in attempts],
+        outcomes=[Outcome.RETRIED.value] * len(attempts),
+        **_failure_columns(failures),
+    )
+
+
+def hand_back(link: Link, leases: Sequence[Lease]) -> set[UUID]:
+    """Give unstarted work back at once. The lease keeps its number, but no attempt is charged."""
+    nothing: list[str | None] = [None] * len(leases)
+    return _ids(
+        link,
+        "retry",
+        leases,
+        delays_s=[0.0] * len(leases),
+        outcomes=[Outcome.HANDED_BACK.value] * len(leases),
+        error_classes=nothing,
+        error_codes=nothing,
+        error_messages=nothing,
+        tracebacks=nothing,
+    )
+
+
+def fail(link: Link, attempts: Sequence[tuple[Lease, Failure]]) -> set[UUID]:
+    """End attempts and their jobs; they wait for a person."""
+    return _ids(
+        link, "fail", [lease for lease, _ in attempts], **_failure_columns([failure for _, failure in attempts])
+    )
+
+
+def outcomes(link: Link, leases: Sequence[Lease]) -> dict[UUID, Outcome]:
+    """Return how attempts ended, by token, for those that have: the answer to a commit whose own answer was lost."""
+    rows = link.run(
+        "attempt_outcomes", job_ids=[lease.job_id for lease in leases], tokens=[lease.token for lease in leases]
+    )
+    return {row.lease_token: Outcome(row.outcome) for row in rows}
+
+
+def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: Sequence[object]) -> set[UUID]:
+    rows = link.run(
+        statement, job_ids=[lease.job_id for lease in leases], tokens=[lease.token for lease in leases], **columns
+    )
+    return {row.job_id for row in rows}
+
+
+def _failure_columns(failures: Sequence[Failure]) -> dict[str, list[str | None]]:
+    return {
+        "error_classes": [failure.error_class for failure in failures],
+        "error_codes": [failure.code for failure in failures],
+        "error_messages": [failure.message for failure in failures],
+        "tracebacks": [failure.traceback for failure in failures],
+    }

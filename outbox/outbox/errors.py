@@ -1,0 +1,31 @@
+"""The error tree, as this room's users import it; it is defined once, in `outbox_schemas.errors`."""
+
+from outbox_schemas.errors import (
+    BrokerError,
+    HandlerError,
+    InvalidSubmission,
+    JobNotFound,
+    LeaseLost,
+    LogicalKeyConflict,
+    NameRefused,
+    OutboxError,
+    PayloadError,
+    SchemaMismatch,
+    SettingsError,
+    SubmissionUnresolved,
+)
+
+__all__ = [
+    "BrokerError",
+    "HandlerError",
+    "InvalidSubmission",
+    "JobNotFound",
+    "LeaseLost",
+    "LogicalKeyConflict",
+    "NameRefused",
+    "OutboxError",
+    "PayloadError",
+    "SchemaMismatch",
+    "SettingsError",
+    "SubmissionUnresolved",
+]

@@ -1,0 +1,182 @@
+"""Transitions that give, keep and check a lease.
+
+What the database decides: who owns an attempt (the token) and until when. What a process may decide by its own
+monotonic clock: to distrust a lease early. It counts the lease from before it asked, so its own trust ends no later
+than the database's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from outbox.link import Link
+from outbox.statements import Statements
+
+__all__ = [
+    "Ability",
+    "Beat",
+    "Claimed",
+    "Lease",
+    "Refusal",
+    "Worker",
+    "claim",
+    "heartbeat",
+    "hold_fence",
+    "own_claims",
+    "refuse",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Who claims. The name is for people; ownership rests on the token alone."""
+
+    name: str
+    host: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """One kind and version that a consumer can run, on what terms."""
+
+    kind: str
+    version: int
+    lease_s: float
+    max_attempts: int
+    handler_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The fence of one attempt."""
+
+    job_id: UUID
+    token: UUID
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job under a lease. `charged` counts this attempt and the earlier ones that use up a try."""
+
+    lease: Lease
+    tenant: str
+    kind: str
+    logical_key: str
+    version: int
+    queue: str
+    attempt: int
+    charged: int
+    max_attempts: int
+    run_at: datetime
+    deadline_at: datetime | None
+    created_at: datetime
+    correlation_id: str | None
+    payload_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a named job was not claimed: `stale`, `unknown`, `not_due` or `unsupported` (the last two are owed
+    again).
+    """
+
+    job_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A heartbeat's answer: not extended but still owned means that the row was locked; try again soon."""
+
+    job_id: UUID
+    extended: bool
+    owned: bool
+
+
+def claim(link: Link, job_ids: Sequence[UUID], abilities: Sequence[Ability], worker: Worker) -> list[Claimed]:
+    """Claim those of the named jobs that may run here now, in the order given. Charges an attempt to each."""
+    rows = link.run(
+        "claim",
+        job_ids=list(job_ids),
+        kinds=[ability.kind for ability in abilities],
+        versions=[ability.version for ability in abilities],
+        leases_s=[ability.lease_s for ability in abilities],
+        max_attempts=[ability.max_attempts for ability in abilities],
+        handler_versions=[ability.handler_version for ability in abilities],
+        owner=worker.name,
+        host=worker.host,
+        worker_version=worker.version,
+    )
+    by_id = {row.id: row for row in rows}
+    return [_claimed(by_id[job_id]) for job_id in dict.fromkeys(job_ids) if job_id in by_id]
+
+
+def refuse(
+    link: Link,
+    job_ids: Sequence[UUID],
+    abilities: Sequence[Ability],
+    *,
+    pause_s: float = 1.0,
+    pause_max_s: float = 60.0,
+) -> list[Refusal]:
+    """Say why jobs were not claimed; those that only another consumer can run are offered again, at growing
+    intervals.
+    """
+    rows = link.run(
+        "refuse",
+        job_ids=list(job_ids),
+        kinds=[ability.kind for ability in abilities],
+        versions=[ability.version for ability in abilities],
+        pause_s=pause_s,
+        pause_max_s=pause_max_s,
+    )
+    return [Refusal(row.job_id, row.reason) for row in rows]
+
+
+def own_claims(link: Link, job_ids: Sequence[UUID], worker: Worker) -> list[Lease]:
+    """Return the leases that this worker holds among the named jobs: what a claim gave whose answer never came."""
+    rows = link.run("own_claims", job_ids=list(job_ids), owner=worker.name)
+    return [Lease(row.id, row.lease_token, 0.0) for row in rows]
+
+
+def heartbeat(link: Link, leases: Sequence[Lease]) -> list[Beat]:
+    """Extend all leases that are still owned, in one statement."""
+    rows = link.run(
+        "heartbeat",
+        job_ids=[lease.job_id for lease in leases],
+        tokens=[lease.token for lease in leases],
+        leases_s=[lease.lease_s for lease in leases],
+    )
+    return [Beat(row.job_id, row.extended, row.owned) for row in rows]
+
+
+def hold_fence(connection: sa.Connection, statements: Statements, lease: Lease) -> bool:
+    """Hold the lease still for the rest of this transaction. False: it is lost, and nothing may be written."""
+    return bool(statements.run_within(connection, "fence", {"job_id": lease.job_id, "token": lease.token}))
+
+
+def _claimed(row: Any) -> Claimed:
+    return Claimed(
+        lease=Lease(row.id, row.lease_token, row.lease_s),
+        tenant=row.tenant,
+        kind=row.kind,
+        logical_key=row.logical_key,
+        version=row.version,
+        queue=row.queue,
+        attempt=row.attempt_count,
+        charged=row.attempt_count - row.uncharged_attempts,
+        max_attempts=row.max_attempts,
+        run_at=row.run_at,
+        deadline_at=row.deadline_at,
+        created_at=row.created_at,
+        correlation_id=row.correlation_id,
+        payload_text=row.payload_text,
+    )

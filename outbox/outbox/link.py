@@ -1,0 +1,117 @@
+"""One database connection of one of our threads: opened when needed, dropped at the first sign of trouble, bounded
+in every wait.
+
+Each loop that keeps something alive owns a link of its own, so that no handler and no other loop can take its
+connection away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from outbox.statements import Statements
+from outbox.urls import database_conninfo
+
+__all__ = ["Link", "is_connection_trouble", "is_transient"]
+
+# Classes and codes that mean: this connection (or this server, now) is no good; a new one may be.
+_CONNECTION_CLASSES = ("08", "57", "53", "58")
+_CONNECTION_CODES = frozenset({"25006", "25P03", "XX000"})
+# Codes that mean: the same statement may succeed when run again. 57014 is our own statement time limit.
+_TRANSIENT_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
+
+
+def is_connection_trouble(error: BaseException) -> bool:
+    """Tell whether a driver error means that the connection must be replaced. A read-only server counts: a failover
+    left it behind.
+    """
+    if isinstance(error, psycopg.InterfaceError):
+        return True
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    if error.sqlstate in _TRANSIENT_CODES:
+        return False
+    return error.sqlstate in _CONNECTION_CODES or error.sqlstate[:2] in _CONNECTION_CLASSES
+
+
+def is_transient(error: BaseException) -> bool:
+    """Tell whether running the same transaction again may succeed."""
+    return is_connection_trouble(error) or (isinstance(error, psycopg.Error) and error.sqlstate in _TRANSIENT_CODES)
+
+
+class Link:
+    """A lazily opened autocommit connection, for use by one thread at a time.
+
+    Args:
+        url: the database, in any form that `outbox.urls` reads; None takes libpq's own variables.
+        statements: the installation's statements.
+        name: what pg_stat_activity shows, for example "outbox-relay/release".
+        statement_timeout_s: the longest that one statement may take on the server.
+        lock_timeout_s: the longest that one statement may wait for a lock.
+
+    No statement is prepared on the server and no session state is relied on, so a transaction pooler may stand in
+    between. (One that refuses the `options` start-up parameter needs `pooled=True`; the time limits must then be set
+    on the role.)
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        statements: Statements,
+        *,
+        name: str,
+        statement_timeout_s: float = 15,
+        lock_timeout_s: float = 5,
+        pooled: bool = False,
+    ) -> None:
+        self.statements = statements
+        self._arguments: dict[str, Any] = dict(database_conninfo(url, application_name=name))
+        if not pooled:
+            limits = (
+                f"-c statement_timeout={int(statement_timeout_s * 1000)} -c lock_timeout={int(lock_timeout_s * 1000)} "
+                f"-c idle_in_transaction_session_timeout={int(statement_timeout_s * 4000)}"
+            )
+            self._arguments["options"] = " ".join(filter(None, (self._arguments.get("options"), limits)))
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """Return the open connection, opening one if need be. Raises `psycopg.OperationalError` if the server can't
+        be reached.
+        """
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
+        return self._connection
+
+    def run(self, statement: str, /, **parameters: Any) -> list[Any]:
+        """Run one statement in a transaction of its own. A connection in trouble is dropped before the error
+        leaves.
+        """
+        with self._dropping_on_trouble() as connection:
+            return self.statements.run(connection, statement, **parameters)
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """Run a block in one transaction; commit at its end, roll back on an exception."""
+        with self._dropping_on_trouble() as connection, connection.transaction():
+            yield connection
+
+    def close(self) -> None:
+        """Close the connection, if there is one. The link may be used again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def _dropping_on_trouble(self) -> Iterator[psycopg.Connection[Any]]:
+        try:
+            yield self.connection()
+        except psycopg.Error as error:
+            if is_connection_trouble(error):
+                self.close()
+            raise

@@ -1,0 +1,184 @@
+"""Logging of a process: one event a fact, masked, as text for people or as JSON lines for machines.
+
+An event is a constant message with its facts in `extra`: `log.warning("lease lost", extra={"job":
+job_id})`. So the messages can be counted and searched, and the facts keep their types in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from outbox.masking import masked_line, printable, traceback_text
+from outbox.settings import Settings
+
+__all__ = ["JsonFormatter", "RateLimited", "TextFormatter", "configure"]
+
+MESSAGE_LIMIT = 2_000
+FACT_LIMIT = 500
+MAX_KEYS = 256
+
+# What every record has; the rest of its attributes are the event's own facts.
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-03-01T12:00:00.123Z WARNING outbox.relay: lease lost job=… attempt=2`, in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, followed by its masked traceback if it has one."""
+        facts = "".join(f" {name}={_fact(value)}" for name, value in _facts(record).items())
+        line = f"{_instant(record)} {record.levelname} {record.name}: {_message(record)}{facts}"
+        trace = _trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `at`, `level`, `logger`, `event`, the event's facts, `error` (a traceback)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of ASCII."""
+        entry: dict[str, Any] = {name: _json_fact(value) for name, value in _facts(record).items()}
+        entry |= {
+            "at": _instant(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _message(record),
+        }
+        trace = _trace(record)
+        if trace:
+            entry["error"] = trace
+        return json.dumps(entry)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """A stream handler that never shows a record's raw arguments, which logging's own complaint would."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        error = sys.exc_info()[1]
+        # A reader that went away (EPIPE) can't be told; anything else is said without the record's contents.
+        if not isinstance(error, OSError) and sys.stderr is not None:
+            sys.stderr.write(f"a log record of {printable(record.name)} was dropped: {type(error).__name__}\n")
+
+
+class RateLimited:
+    """Logs the first event of a kind, then one every `every_s` seconds at most, with the count left out.
+
+    For what can happen thousands of times a second while a server is away. Thread-safe; remembers at most
+    256 keys.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, every_s: float = 10.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._logger = logger
+        self._every_s = every_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def log(
+        self,
+        level: int,
+        event: str,
+        *,
+        key: str | None = None,
+        exc_info: BaseException | None = None,
+        **facts: object,
+    ) -> bool:
+        """Log `event`, or count it as left out; return whether it was logged.
+
+        Events with one `key` (by default the event's text) share a limit. A later line has the fact
+        `suppressed`.
+        """
+        name = event if key is None else key
+        suppressed = self._turn(name)
+        if suppressed is None:
+            return False
+        if suppressed:
+            facts["suppressed"] = suppressed
+        self._logger.log(level, event, extra=facts, exc_info=exc_info)
+        return True
+
+    def forget(self, key: str) -> int:
+        """Log the next event of `key` at once, since the trouble is over; return how many were left out."""
+        with self._lock:
+            return self._seen.pop(key, (0.0, 0))[1]
+
+    def _turn(self, key: str) -> int | None:
+        """Return how many events were left out before this one, or None if this one is left out too."""
+        with self._lock:
+            now = self._clock()
+            last, suppressed = self._seen.get(key, (None, 0))
+            if last is not None and now - last < self._every_s:
+                self._seen[key] = (last, suppressed + 1)
+                return None
+            self._seen[key] = (now, 0)
+            self._seen.move_to_end(key)
+            while len(self._seen) > MAX_KEYS:
+                self._seen.popitem(last=False)
+            return suppressed
+
+
+def configure(settings: Settings, stream: TextIO | None = None) -> None:
+    """Send all log records of this process to `stream` (stderr), at the level and in the form of `settings`.
+
+    Replaces the root logger's handlers, so that the handlers' own code and libraries are masked too.
+    """
+    handler = _Handler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # pika tells each step of a connection at INFO; what matters of it is told by our own events.
+    logging.getLogger("pika").setLevel(max(level, logging.WARNING))
+
+
+def _instant(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        text = record.getMessage()
+    except Exception as error:  # noqa: BLE001 - a message that can't be made must not cost the event
+        event = record.msg if isinstance(record.msg, str) else "event"
+        text = f"{event} (its arguments can't be shown: {type(error).__name__})"
+    return masked_line(text, MESSAGE_LIMIT)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _PLAIN}
+
+
+def _fact(value: object) -> str:
+    text = _text(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
+
+
+def _json_fact(value: object) -> object:
+    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    try:
+        text = str(value)
+    except Exception as error:  # noqa: BLE001 - as above: an unprintable fact must not cost the event
+        return f"<{type(value).__name__} that can't be shown: {type(error).__name__}>"
+    return masked_line(text, FACT_LIMIT)
+
+
+def _trace(record: logging.LogRecord) -> str:
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return ""
+    return traceback_text(error).rstrip()

@@ -1,0 +1,19 @@
+"""Reads what the schema looks like now, from PostgreSQL's catalog alone: no right on any table is needed."""
+
+from sqlalchemy import Connection, text
+
+from outbox.identifiers import schema_identifier
+from outbox.migrations.revisions import HERE
+from outbox.migrations.runner import setting
+
+
+def live_schema(connection: Connection, schema: str = "outbox") -> dict[str, str]:
+    """Return the definition of every table, column, constraint, index, trigger and function in `schema`.
+
+    The same revision gives the same description on every supported PostgreSQL and under every schema name,
+    but for function bodies, which hold the name.
+    """
+    query = text((HERE / "catalog.sql").read_text(encoding="utf-8"))
+    with setting(connection, "search_path", schema_identifier(schema)):
+        rows = connection.execute(query, {"schema": schema}).all()
+    return {f"{kind} {name}": definition for kind, name, definition in rows}

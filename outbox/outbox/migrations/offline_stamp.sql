@@ -1,0 +1,1 @@
+INSERT INTO {schema}.outbox_schema_version (version_num) VALUES ('{revision}');

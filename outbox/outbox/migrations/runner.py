@@ -1,0 +1,129 @@
+"""Runs the pending revisions on one connection, inside the transaction that it is in.
+
+Alembic's `MigrationContext` is used directly: its `op` and `context` proxies belong to the host whose
+migration may be calling us, and are never touched.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from alembic.runtime.migration import MigrationContext, MigrationStep
+from alembic.script import Script
+from sqlalchemy import Connection, func, inspect, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateSchema
+
+from outbox.identifiers import schema_identifier
+from outbox.migrations.errors import MigrationError
+from outbox.migrations.revisions import (
+    VERSION_TABLE,
+    Upgrade,
+    pending,
+    revision_file_sql,
+    script_directory,
+    version_table_sql,
+)
+
+
+def current_revision(connection: Connection, schema: str = "outbox") -> str | None:
+    """Return the revision that the schema is at, or None where it was never installed.
+
+    Raises:
+        MigrationError: the version table holds more than one row, or may not be read.
+    """
+    schema_identifier(schema)
+    with _untranslated(connection, schema):
+        try:
+            heads = _context(connection, schema, ()).get_current_heads()
+        except DBAPIError as error:
+            if sqlstate(error) != "42501":
+                raise
+            raise MigrationError(
+                f"this role may not read {VERSION_TABLE}: grant it USAGE on the schema and SELECT on that table"
+            ) from None
+    if len(heads) > 1:
+        raise MigrationError(f"{VERSION_TABLE} holds {len(heads)} rows instead of one: {', '.join(sorted(heads))}")
+    return heads[0] if heads else None
+
+
+def apply_pending(connection: Connection, schema: str, revision: str = "head") -> Upgrade:
+    """Apply what is missing up to `revision`. The caller holds the migrators' lock and the transaction."""
+    before = current_revision(connection, schema)
+    scripts = pending(before, revision)
+    if not scripts:
+        return Upgrade(schema, before, before, ())
+    with setting(connection, "search_path", "pg_catalog, pg_temp"), _untranslated(connection, schema):
+        _create_version_table(connection, schema)
+        _context(connection, schema, scripts).run_migrations(
+            apply=lambda name: run_script(connection, revision_file_sql(name, schema))
+        )
+    return Upgrade(schema, before, scripts[-1].revision, tuple(script.revision for script in scripts))
+
+
+def run_script(connection: Connection, sql: str) -> None:
+    """Send several statements as one string, without parameters: no driver then reads `%` or `;` in it."""
+    raw = connection.connection.dbapi_connection
+    if connection.dialect.driver == "asyncpg" and raw is not None:
+        # Its adapter prepares every statement, and a prepared one can't be several: go below it, same
+        # transaction.
+        raw.run_async(lambda driver: driver.execute(sql))
+        return
+    # The same holds for a psycopg connection that was told to prepare everything.
+    threshold = getattr(raw, "prepare_threshold", None)
+    if threshold is not None:
+        raw.prepare_threshold = None  # type: ignore[union-attr]
+    try:
+        connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+    finally:
+        if threshold is not None:
+            raw.prepare_threshold = threshold  # type: ignore[union-attr]
+
+
+@contextmanager
+def setting(connection: Connection, name: str, value: str) -> Iterator[None]:
+    """Set a server parameter for the block and put it back, within the transaction that is open.
+
+    After an error nothing is put back: the transaction, or the savepoint, that fails takes the change with
+    it.
+    """
+    before = connection.scalar(select(func.current_setting(name)))
+    connection.execute(select(func.set_config(name, value, True)))
+    yield
+    connection.execute(select(func.set_config(name, before, True)))
+
+
+def sqlstate(error: DBAPIError) -> str:
+    """Return the five-character SQLSTATE of a database error, or an empty string if the driver gave none."""
+    return str(getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None) or "")
+
+
+def _create_version_table(connection: Connection, schema: str) -> None:
+    catalog = inspect(connection)
+    # Not IF NOT EXISTS: that wants the right to create schemas even where the schema is there already.
+    if not catalog.has_schema(schema):
+        connection.execute(CreateSchema(schema))
+    if not catalog.has_table(VERSION_TABLE, schema=schema):
+        run_script(connection, version_table_sql(schema))
+
+
+def _context(connection: Connection, schema: str, scripts: Sequence[Script]) -> MigrationContext:
+    revisions = script_directory().revision_map
+    steps = [MigrationStep.upgrade_from_script(revisions, script) for script in scripts]
+    return MigrationContext.configure(
+        connection,
+        opts={"version_table": VERSION_TABLE, "version_table_schema": schema, "fn": lambda *_: steps},
+    )
+
+
+@contextmanager
+def _untranslated(connection: Connection, schema: str) -> Iterator[None]:
+    """Keep a host's `schema_translate_map` from sending our version table elsewhere."""
+    before = connection.get_execution_options().get("schema_translate_map")
+    if not before or schema not in before:
+        yield
+        return
+    connection.execution_options(schema_translate_map={k: v for k, v in before.items() if k != schema})
+    try:
+        yield
+    finally:
+        connection.execution_options(schema_translate_map=before)

@@ -1,0 +1,138 @@
+"""Reads for people and programs: one job, its attempts, lists, and queues at a glance. Payloads stay where they
+are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+from outbox.link import Link
+from outbox.statements import statements_for
+from outbox.writer import Target, connection_of, default_schema
+from outbox_schemas import AttemptView, ErrorView, JobState, JobView, OwedView
+from outbox_schemas.names import check_key, check_name, check_tenant
+
+__all__ = [
+    "QueueView",
+    "database_time",
+    "find_job",
+    "get_job",
+    "get_job_async",
+    "list_attempts",
+    "list_jobs",
+    "list_queues",
+    "show_job",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """The live part of one queue. `oldest_due_s` is the age in seconds of the longest overdue hint, None if none is
+    due.
+    """
+
+    queue: str
+    scheduled: int
+    due: int
+    released: int
+    running: int
+    oldest_due_s: float | None
+
+
+def get_job(target: Target, job_id: UUID, *, schema: str | None = None) -> JobView | None:
+    """Return a job by its id as the caller's transaction sees it, or None."""
+    return _read(target, {"job_id": job_id, "tenant": None, "kind": None, "logical_key": None}, schema)
+
+
+def find_job(
+    target: Target, *, kind: str, logical_key: str, tenant: str = "default", schema: str | None = None
+) -> JobView | None:
+    """Return the job that holds a logical key in the scope (tenant, kind), or None."""
+    parameters = {
+        "job_id": None,
+        "tenant": check_tenant(tenant),
+        "kind": check_name("kind", kind),
+        "logical_key": check_key(logical_key),
+    }
+    return _read(target, parameters, schema)
+
+
+async def get_job_async(
+    target: AsyncSession | AsyncConnection, job_id: UUID, *, schema: str | None = None
+) -> JobView | None:
+    """`get_job` for async sessions and connections."""
+    return await target.run_sync(lambda inner: get_job(inner, job_id, schema=schema))
+
+
+def show_job(link: Link, job_id: UUID) -> tuple[JobView, list[AttemptView]] | None:
+    """Return a job and its ended attempts, oldest first, or None."""
+    rows = link.run("get_job", job_id=job_id, tenant=None, kind=None, logical_key=None)
+    return (_job_view(rows[0]), list_attempts(link, job_id)) if rows else None
+
+
+def list_attempts(link: Link, job_id: UUID) -> list[AttemptView]:
+    """Return the ended attempts of a job, oldest first."""
+    return [AttemptView.model_validate(row) for row in link.run("list_attempts", job_id=job_id)]
+
+
+def list_jobs(
+    link: Link,
+    *,
+    state: JobState | None = None,
+    queue: str | None = None,
+    kind: str | None = None,
+    tenant: str | None = None,
+    limit: int = 50,
+) -> list[JobView]:
+    """Return the newest jobs that fit every filter that is given."""
+    rows = link.run(
+        "list_jobs", state=None if state is None else state.value, queue=queue, kind=kind, tenant=tenant, batch=limit
+    )
+    return [_job_view(row) for row in rows]
+
+
+def list_queues(link: Link) -> list[QueueView]:
+    """Return the queues that have jobs that have not ended."""
+    return [
+        QueueView(row.queue, row.scheduled, row.due, row.released, row.running, row.oldest_due_s)
+        for row in link.run("queue_overview")
+    ]
+
+
+def database_time(link: Link) -> datetime:
+    """Return the database's time, which ages are measured against."""
+    now: datetime = link.run("read_clock")[0].now
+    return now
+
+
+def _read(target: Target, parameters: dict[str, Any], schema: str | None) -> JobView | None:
+    rows = statements_for(default_schema(schema)).run_within(connection_of(target), "get_job", parameters)
+    return _job_view(rows[0]) if rows else None
+
+
+def _job_view(row: Any) -> JobView:
+    fields = {name: getattr(row, name) for name in JobView.model_fields if hasattr(row, name)}
+    fields["first_error"] = _error(row.first_error_class, row.first_error_code, row.first_error_message)
+    fields["last_error"] = _error(row.last_error_class, row.last_error_code, row.last_error_message)
+    fields["owed"] = None
+    if row.phase is not None:
+        fields["owed"] = OwedView(
+            phase=row.phase,
+            due_at=row.due_at,
+            released_at=row.released_at,
+            release_count=row.release_count,
+            lease_expires_at=row.lease_expires_at,
+            last_error=row.owed_error,
+        )
+    return JobView(**fields)
+
+
+def _error(error_class: str | None, code: str | None, message: str | None) -> ErrorView | None:
+    if error_class is None:
+        return None
+    return ErrorView(error_class=error_class, code=code or "unknown", message=message or "")

@@ -1,0 +1,34 @@
+-- Purpose: give one lease each on the named jobs that may run here now: released, ready, due, and of a kind and version named by the caller.
+-- Transition: claim: ready -> running (phase released -> leased)
+-- Parameters: job_ids; kinds, versions, leases_s, max_attempts, handler_versions (one row per kind and version); owner, host, worker_version
+-- Locks: outbox rows in id order, SKIP LOCKED, then their job rows. Index: both primary keys; arrays from sub-selects keep the planner
+--   to nested loops whatever the tables' sizes.
+WITH able AS MATERIALIZED (
+  SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[]), CAST(:leases_s AS float8[]),
+    CAST(:max_attempts AS integer[]), CAST(:handler_versions AS text[]))
+    AS a(kind, version, lease_s, max_attempts, handler_version)
+), hinted AS MATERIALIZED (
+  SELECT o.job_id, o.released_at FROM {schema}.outbox AS o
+  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'released'
+  ORDER BY o.job_id FOR UPDATE SKIP LOCKED
+), claimed AS (
+  UPDATE {schema}.jobs AS j
+  SET state = 'running', attempt_count = j.attempt_count + 1, max_attempts = coalesce(j.max_attempts, a.max_attempts),
+    lease_token = gen_random_uuid(), lease_owner = :owner, lease_host = :host, lease_worker_version = :worker_version,
+    lease_handler_version = a.handler_version, lease_started_at = n.now
+  FROM able AS a, (SELECT {schema}.clock() AS now) AS n
+  WHERE j.id = ANY (ARRAY(SELECT h.job_id FROM hinted AS h))
+    AND j.state = 'ready' AND j.run_at <= n.now AND (j.deadline_at IS NULL OR j.deadline_at > n.now)
+    AND j.kind = a.kind AND j.version = a.version
+  RETURNING j.id, j.tenant, j.kind, j.logical_key, j.version, j.queue, j.attempt_count, j.uncharged_attempts, j.max_attempts,
+    j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.payload, a.lease_s
+), leased AS (
+  UPDATE {schema}.outbox AS o
+  SET phase = 'leased', lease_token = c.lease_token, release_count = 0, last_error = NULL,
+    lease_expires_at = c.lease_started_at + make_interval(secs => c.lease_s)
+  FROM claimed AS c WHERE o.job_id = c.id
+  RETURNING o.job_id
+)
+SELECT c.id, c.tenant, c.kind, c.logical_key, c.version, c.queue, c.attempt_count, c.uncharged_attempts, c.max_attempts, c.lease_token,
+  c.run_at, c.deadline_at, c.created_at, c.correlation_id, c.payload::text AS payload_text, c.lease_s
+FROM claimed AS c JOIN leased AS l ON l.job_id = c.id

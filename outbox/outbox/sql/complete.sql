@@ -1,0 +1,28 @@
+-- Purpose: end attempts in success, if their tokens still own them: the fence in front of every effect that `apply` writes after it.
+-- Transition: complete: running -> succeeded (outbox row deleted)
+-- Parameters: job_ids, tokens
+-- Locks: outbox rows in id order, waiting; then their job rows. Only a holder's own statements and single-row ones wait here, so no cycle can form.
+-- Index: both primary keys.
+WITH ended AS MATERIALIZED (
+  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[])) AS e(job_id, token)
+), mine AS MATERIALIZED (
+  SELECT o.job_id, o.lease_token, o.released_at FROM {schema}.outbox AS o
+  JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token
+  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'leased'
+  ORDER BY o.job_id FOR UPDATE OF o
+), fenced AS (
+  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m))
+  RETURNING o.job_id, o.lease_token, o.released_at
+), finished AS (
+  UPDATE {schema}.jobs AS j SET state = 'succeeded', lease_token = NULL, finished_at = n.now
+  FROM fenced AS f, (SELECT {schema}.clock() AS now) AS n
+  WHERE j.id = f.job_id AND j.state = 'running' AND j.lease_token = f.lease_token
+  RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at,
+    j.finished_at, f.lease_token AS token, f.released_at
+)
+INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
+  ended_at, outcome)
+SELECT j.id, j.attempt_count, j.token, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.released_at,
+  j.lease_started_at, j.finished_at, 'succeeded'
+FROM finished AS j
+RETURNING job_id

@@ -1,0 +1,32 @@
+-- Purpose: say why named jobs were not claimed, and owe again those that are free but not for this consumer (kind or version unknown here).
+-- Transition: none (phase released -> owed for the foreign ones)
+-- Parameters: job_ids, kinds, versions (what the caller can run), pause_s, pause_max_s (doubling with each release)
+-- Locks: outbox rows in id order, SKIP LOCKED. Index: both primary keys.
+WITH able AS MATERIALIZED (
+  SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
+), held AS MATERIALIZED (
+  SELECT o.job_id, o.phase FROM {schema}.outbox AS o
+  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[]))
+  ORDER BY o.job_id FOR UPDATE SKIP LOCKED
+), free AS MATERIALIZED (
+  SELECT j.id, EXISTS (SELECT 1 FROM able AS a WHERE a.kind = j.kind AND a.version = j.version) AS known, j.run_at
+  FROM {schema}.jobs AS j
+  WHERE j.id = ANY (ARRAY(SELECT h.job_id FROM held AS h WHERE h.phase = 'released')) AND j.state = 'ready'
+), given_back AS (
+  UPDATE {schema}.outbox AS o
+  SET phase = 'owed', last_error = CASE WHEN f.known THEN 'not due' ELSE 'no handler here for its kind and version' END,
+    due_at = greatest(f.run_at, n.now + make_interval(secs => CASE WHEN f.known THEN 0 ELSE
+      least(CAST(:pause_s AS float8) * power(2, least(o.release_count - 1, 20)), CAST(:pause_max_s AS float8)) END))
+  FROM free AS f, (SELECT {schema}.clock() AS now) AS n
+  WHERE o.job_id = f.id AND NOT (f.known AND f.run_at <= n.now)
+  RETURNING o.job_id, f.known
+)
+SELECT i.job_id, CASE
+    WHEN g.known IS FALSE THEN 'unsupported'
+    WHEN g.known THEN 'not_due'
+    WHEN h.phase IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = i.job_id) THEN 'unknown'
+    ELSE 'stale'
+  END AS reason
+FROM unnest(CAST(:job_ids AS uuid[])) AS i(job_id)
+LEFT JOIN held AS h ON h.job_id = i.job_id
+LEFT JOIN given_back AS g ON g.job_id = i.job_id

@@ -1,0 +1,79 @@
+"""Every SQL statement of the product, loaded from its own file and bound to one installation's schema.
+
+Files write parameters as `:name` and the quoted schema as `{schema}`. One text serves both ways of running it:
+psycopg, in our own processes, and SQLAlchemy, inside a transaction that belongs to the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, LiteralString
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.rows import namedtuple_row
+
+from outbox.identifiers import schema_identifier
+
+__all__ = ["Statements", "statements_for"]
+
+_PARAMETER = re.compile(r"(?<![:\w]):(?=[a-z])(\w+)")
+
+
+@cache
+def _template(name: str) -> str:
+    """Return a file's statement without its comment lines: these would travel with every execution."""
+    text = files("outbox").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+
+
+class Statements:
+    """The statements of one schema. Cheap to keep, safe to share between threads.
+
+    Raises `SettingsError` if `schema` can't name a PostgreSQL schema.
+    """
+
+    def __init__(self, schema: str = "outbox") -> None:
+        self.schema = schema
+        self._quoted = schema_identifier(schema)
+        self._psycopg: dict[str, LiteralString] = {}
+        self._text: dict[str, sa.TextClause] = {}
+
+    def for_psycopg(self, name: str) -> LiteralString:
+        """Return statement `name` with psycopg's placeholders."""
+        found = self._psycopg.get(name)
+        if found is None:
+            body = _PARAMETER.sub(r"%(\1)s", _template(name).replace("%", "%%"))
+            # The only text that enters is our own file and a quoted, checked identifier.
+            found = body.replace("{schema}", self._quoted.replace("%", "%%"))
+            self._psycopg[name] = found
+        return found
+
+    def for_sqlalchemy(self, name: str) -> sa.TextClause:
+        """Return statement `name` as a SQLAlchemy text clause, for any PostgreSQL driver."""
+        found = self._text.get(name)
+        if found is None:
+            quoted = self._quoted.replace("\\", "\\\\").replace(":", "\\:")
+            found = sa.text(_template(name).replace("{schema}", quoted))
+            self._text[name] = found
+        return found
+
+    def run(self, connection: psycopg.Connection[Any], name: str, /, **parameters: Any) -> list[Any]:
+        """Execute on psycopg and return the rows as named tuples. Autocommit or not is the connection's affair."""
+        with connection.cursor(row_factory=namedtuple_row) as cursor:
+            cursor.execute(self.for_psycopg(name), parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def run_within(self, connection: sa.Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
+        """Execute inside a transaction of the user's and return the rows."""
+        result = connection.execute(self.for_sqlalchemy(name), dict(parameters))
+        return list(result.all()) if result.returns_rows else []
+
+
+@cache
+def statements_for(schema: str) -> Statements:
+    """Return the shared statements of one schema."""
+    return Statements(schema)
