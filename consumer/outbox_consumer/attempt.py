@@ -1,0 +1,128 @@
+"""The course of one attempt: read the payload, run the handler, apply or complete, or decide what its failure means.
+User code runs here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from outbox.barriers import Barrier, hit
+from outbox_consumer.applying import Applier
+from outbox_consumer.book import Entry, LeaseBook
+from outbox_consumer.counters import Counters
+from outbox_consumer.endings import Ender, Ending, How, ending_for
+from outbox_consumer.errors import TerminalError
+from outbox_consumer.handler import AsyncHandler, Handler
+from outbox_schemas import LeaseLost, Payload
+
+__all__ = ["Attempts"]
+
+log = logging.getLogger("outbox.consumer")
+
+
+class Attempts:
+    """Runs attempts and hands their endings on. Shared by all slots."""
+
+    def __init__(
+        self, applier: Applier, ender: Ender, book: LeaseBook, counters: Counters, measure: Callable[[float], None]
+    ) -> None:
+        self._applier = applier
+        self._ender = ender
+        self._book = book
+        self._counters = counters
+        self._measure = measure
+
+    def run(self, entry: Entry) -> None:
+        """Run a synchronous attempt from its payload to its ending. Never raises."""
+        self._begin(entry)
+        try:
+            payload = _read_payload(entry)
+            hit(Barrier.CONSUMER_BEFORE_HANDLE)
+            result = _sync_handler(entry).handle(entry.job, payload)
+        except BaseException as error:  # noqa: BLE001 - user code: SystemExit and KeyboardInterrupt end the attempt, not us
+            self.fail(entry, error)
+        else:
+            self.succeed(entry, result)
+        self._finish(entry)
+
+    async def run_async(self, entry: Entry) -> tuple[bool, Any]:
+        """Run an asynchronous handler. Return whether it succeeded and its result; a failure has been handed on."""
+        self._begin(entry)
+        try:
+            payload = _read_payload(entry)
+            hit(Barrier.CONSUMER_BEFORE_HANDLE)
+            return True, await _async_handler(entry).handle(entry.job, payload)
+        except BaseException as error:  # noqa: BLE001 - as above; a cancelled task is an ended attempt
+            self.fail(entry, error)
+            return False, None
+        finally:
+            self._finish(entry)
+
+    def succeed(self, entry: Entry, result: Any) -> None:
+        """Complete an attempt whose handler has returned; with `apply` on this thread, else in a batch."""
+        hit(Barrier.CONSUMER_AFTER_HANDLE)
+        if not entry.handler.has_apply():
+            self._ender.put([Ending(entry, How.SUCCEED)])
+            return
+        try:
+            resolved = self._applier.complete(entry, result)
+        except BaseException as error:  # noqa: BLE001 - `apply` is user code
+            self.fail(entry, error)
+            return
+        entry.ending = True
+        self._book.remove(entry)
+        self._counters.add("succeeded")
+        self._counters.add("commits_resolved", int(resolved))
+
+    def fail(self, entry: Entry, error: BaseException) -> None:
+        """Hand a failure on. A lost lease leaves nothing to write: whoever ended it has written already."""
+        if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id:
+            if error.refused:
+                self._ender.refuse(entry)
+            self.drop(entry)
+            return
+        self._ender.put([ending_for(entry, error)])
+
+    def drop(self, entry: Entry) -> None:
+        """Forget an attempt whose lease is lost; its job's fate is in other hands."""
+        entry.ending = True
+        self._book.remove(entry)
+
+    def _begin(self, entry: Entry) -> None:
+        entry.started_at = time.monotonic()
+
+    def _finish(self, entry: Entry) -> None:
+        if entry.started_at is not None:
+            self._measure(time.monotonic() - entry.started_at)
+
+
+def _read_payload(entry: Entry) -> Payload:
+    claimed = entry.claimed
+    try:
+        payload: Payload = entry.handler.load(claimed.payload_text, claimed.version)
+    except ValidationError as error:
+        where = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}"
+            for item in error.errors(include_url=False, include_context=False, include_input=False)[:5]
+        )
+        raise TerminalError(f"the stored payload can't be read: {where}", code="payload_unreadable") from None
+    except (ValueError, RecursionError, TypeError) as error:
+        raise TerminalError(
+            f"the stored payload can't be read: {type(error).__name__}", code="payload_unreadable"
+        ) from error
+    return payload
+
+
+def _sync_handler(entry: Entry) -> Handler[Any]:
+    assert isinstance(entry.handler, Handler)  # noqa: S101 - the slots are chosen by this very type
+    return entry.handler
+
+
+def _async_handler(entry: Entry) -> AsyncHandler[Any]:
+    assert isinstance(entry.handler, AsyncHandler)  # noqa: S101 - as above
+    return entry.handler

@@ -1,0 +1,109 @@
+"""The leases that this process holds, and what it may believe of each. No I/O.
+
+Trust runs on the monotonic clock from before a claim or heartbeat was sent, so it always ends before the database's
+expiry does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from outbox.leasing import Beat, Claimed, Lease
+from outbox_consumer.handler import AnyHandler
+from outbox_consumer.job import Job
+
+__all__ = ["Entry", "LeaseBook"]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One held lease: the claimed job, its handler and context, and its course through this process."""
+
+    claimed: Claimed
+    handler: AnyHandler
+    job: Job
+    taken_at: float
+    trusted_until: float
+    started_at: float | None = None
+    ending: bool = field(default=False)
+
+    @property
+    def lease(self) -> Lease:
+        """The fence of this attempt."""
+        return self.claimed.lease
+
+
+class LeaseBook:
+    """All held leases by token. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[object, Entry] = {}
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Record new leases."""
+        with self._lock:
+            self._entries.update((entry.lease.token, entry) for entry in entries)
+
+    def remove(self, entry: Entry) -> None:
+        """Forget a lease that has ended or is not ours any more."""
+        with self._lock:
+            self._entries.pop(entry.lease.token, None)
+
+    def holds(self, lease: Lease) -> bool:
+        """Tell whether a lease is in the book."""
+        with self._lock:
+            return lease.token in self._entries
+
+    def entries(self) -> list[Entry]:
+        """Return the held leases."""
+        with self._lock:
+            return list(self._entries.values())
+
+    def shortest_lease_s(self) -> float | None:
+        """Return the shortest lease held, in seconds, or None."""
+        with self._lock:
+            return min((entry.lease.lease_s for entry in self._entries.values()), default=None)
+
+    def record_beats(self, asked: Iterable[Entry], beats: Iterable[Beat], asked_at: float) -> list[Entry]:
+        """Extend the trust in what a heartbeat extended; return the entries that it found lost.
+
+        A completion that commits between the heartbeat's read and now has removed its entry: that one is not lost.
+        """
+        answers = {beat.job_id: beat for beat in beats}
+        lost: list[Entry] = []
+        with self._lock:
+            for entry in asked:
+                beat = answers.get(entry.lease.job_id)
+                if beat is None or entry.lease.token not in self._entries or entry.ending:
+                    continue
+                if beat.extended:
+                    entry.trusted_until = asked_at + entry.lease.lease_s
+                    entry.job.trust_until(entry.trusted_until)
+                elif not beat.owned:
+                    lost.append(entry)
+        return lost
+
+    def distrusted(self, now: float) -> list[Entry]:
+        """Return the entries whose lease must be taken for lost because no heartbeat got through in time."""
+        with self._lock:
+            return [
+                entry for entry in self._entries.values() if now > entry.trusted_until and not entry.job.lost.is_set()
+            ]
+
+    def overrunning(self, now: float) -> list[Entry]:
+        """Return the started entries that are past their handler's maximum runtime."""
+        with self._lock:
+            return [
+                entry
+                for entry in self._entries.values()
+                if entry.started_at is not None
+                and not entry.ending
+                and now - entry.started_at > entry.handler.max_runtime.total_seconds()
+            ]

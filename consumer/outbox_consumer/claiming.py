@@ -1,0 +1,191 @@
+"""The claiming loop: hints in, leases out. The one thread that claims; it never waits for a handler and runs no user
+code.
+
+A hint is acked once its claim is decided, never later. Without the broker the same loop releases and claims by
+itself, under the same statements.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import psycopg
+
+from outbox.backoff import Backoff
+from outbox.barriers import Barrier, hit
+from outbox.ending import hand_back
+from outbox.leasing import Claimed, Worker, claim, own_claims, refuse
+from outbox.link import Link
+from outbox.logs import RateLimited
+from outbox.relaying import release, stray_hints
+from outbox_consumer.book import Entry, LeaseBook
+from outbox_consumer.counters import Counters
+from outbox_consumer.intake import HintSource, Inbox
+from outbox_consumer.registry import Registry
+
+__all__ = ["Claimer"]
+
+log = logging.getLogger("outbox.consumer")
+_quiet = RateLimited(log, every_s=10)
+
+_IDLE_S = 0.25
+_POLL_MIN_S = 0.005
+_POLL_MAX_S = 0.1
+_STRAY_AGE_S = 2.0
+_STRAY_EVERY_S = 1.0
+_REHINT_AFTER_S = 10.0
+
+
+class Claimer:
+    """The body of the claiming loop.
+
+    Args:
+        link: a connection of this loop alone.
+        capacity: how many attempts may be claimed now.
+        deliver: takes new leases to the slots; they are in the book by then.
+        broker_away: whether the broker has been out of reach for long enough to do without.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        registry: Registry,
+        worker: Worker,
+        *,
+        queues: Sequence[str],
+        batch: int,
+        book: LeaseBook,
+        counters: Counters,
+        inbox: Inbox,
+        hints: HintSource,
+        capacity: Callable[[], int],
+        entry_of: Callable[[Claimed, float], Entry],
+        deliver: Callable[[Sequence[Entry]], None],
+        broker_away: Callable[[], bool],
+    ) -> None:
+        self._link = link
+        self._registry = registry
+        self._worker = worker
+        self._queues = list(queues)
+        self._batch = batch
+        self._book = book
+        self._counters = counters
+        self._inbox = inbox
+        self._hints = hints
+        self._capacity = capacity
+        self._entry_of = entry_of
+        self._deliver = deliver
+        self._broker_away = broker_away
+        self._stop = threading.Event()
+        self._unresolved: list[UUID] = []
+        self._poll_s = _POLL_MIN_S
+        self._next_stray_at = 0.0
+
+    def stop(self) -> None:
+        """Claim nothing more; the loop ends after the claim in progress."""
+        self._stop.set()
+        self._inbox.poke()
+
+    def run(self) -> None:
+        """Claim until stopped."""
+        backoff = Backoff(base_s=0.1, cap_s=5.0)
+        while not self._stop.is_set():
+            try:
+                self._resolve()
+                self._turn()
+                backoff.reset()
+            except psycopg.Error as error:
+                _quiet.log(logging.WARNING, "claiming failed; trying again", exc_info=error)
+                self._stop.wait(backoff.next_s())
+        self._try_resolve()
+        self._link.close()
+
+    def _turn(self) -> None:
+        room = min(self._capacity(), self._batch)
+        away = self._broker_away()
+        if room <= 0:
+            self._inbox.wait(_IDLE_S, for_hints=False)
+            return
+        if len(self._inbox):
+            self._claim_hinted(room)
+        elif away:
+            self._claim_directly(room)
+        else:
+            self._inbox.wait(_IDLE_S, for_hints=True)
+
+    def _claim_hinted(self, room: int) -> None:
+        ids, decided = self._inbox.take(room)
+        hit(Barrier.CONSUMER_AFTER_RECEIVE)
+        try:
+            self._claim(ids)
+        except psycopg.Error:
+            # Nothing is decided: the messages go back to the broker, the jobs in half-read ones are hinted again as
+            # lost.
+            self._hints.give_back(decided)
+            self._counters.add("hints_returned", len(decided))
+            raise
+        self._hints.ack(decided)
+        hit(Barrier.CONSUMER_AFTER_ACK)
+
+    def _claim_directly(self, room: int) -> None:
+        ids: list[UUID] = []
+        for queue in self._queues:
+            if len(ids) < room:
+                released = release(self._link, queue, batch=room - len(ids), rehint_after_s=_REHINT_AFTER_S)
+                ids.extend(hint.job_id for hint in released)
+        now = time.monotonic()
+        if len(ids) < room and now >= self._next_stray_at:
+            strays = stray_hints(self._link, self._queues, age_s=_STRAY_AGE_S, batch=room - len(ids))
+            self._next_stray_at = now if strays else now + _STRAY_EVERY_S
+            ids.extend(strays)
+        hit(Barrier.CONSUMER_BROKERLESS_AFTER_RELEASE)
+        if ids:
+            self._counters.add("claimed_without_broker", self._claim(ids))
+            self._poll_s = _POLL_MIN_S
+        else:
+            self._inbox.wait(self._poll_s, for_hints=True)
+            self._poll_s = min(self._poll_s * 2, _POLL_MAX_S)
+
+    def _claim(self, ids: Sequence[UUID]) -> int:
+        """Claim, put the leases in the book, and see to what was refused. Return how many were claimed."""
+        if not ids:
+            return 0
+        self._unresolved = list(ids)
+        asked_at = time.monotonic()
+        claimed = claim(self._link, ids, self._registry.abilities, self._worker)
+        hit(Barrier.CONSUMER_AFTER_CLAIM)
+        entries = [self._entry_of(item, asked_at) for item in claimed]
+        self._book.add(entries)
+        self._unresolved = []
+        self._counters.add("claimed", len(entries))
+        self._deliver(entries)
+        taken = {item.lease.job_id for item in claimed}
+        self._refuse([job_id for job_id in dict.fromkeys(ids) if job_id not in taken])
+        return len(entries)
+
+    def _refuse(self, ids: Sequence[UUID]) -> None:
+        if not ids:
+            return
+        for refusal in refuse(self._link, ids, self._registry.abilities):
+            self._counters.add(f"hints_{refusal.reason}")
+
+    def _resolve(self) -> None:
+        """After a claim whose answer was lost: find the leases that it gave us, and hand them back uncharged."""
+        if not self._unresolved:
+            return
+        unknown = [
+            lease for lease in own_claims(self._link, self._unresolved, self._worker) if not self._book.holds(lease)
+        ]
+        if unknown:
+            self._counters.add("handed_back", len(hand_back(self._link, unknown)))
+        self._unresolved = []
+
+    def _try_resolve(self) -> None:
+        try:
+            self._resolve()
+        except psycopg.Error:
+            log.warning("a last claim stays unresolved; its leases will expire")

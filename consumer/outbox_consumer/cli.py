@@ -1,0 +1,31 @@
+"""`outbox consume`: a consumer as a command."""
+
+from __future__ import annotations
+
+import click
+
+from outbox.cli.output import is_json, json_option, load_settings
+from outbox.logs import configure
+from outbox_consumer.process import run_consumer
+
+__all__ = ["consume"]
+
+
+@click.command()
+@click.argument("handlers", nargs=-1, required=True, metavar="MODULE[:NAME]...")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Work for this queue; may be repeated.")
+@click.option("--concurrency", type=int, metavar="N", help="Handlers that run at once.")
+@json_option
+def consume(handlers: tuple[str, ...], queues: tuple[str, ...], concurrency: int | None) -> int:
+    """Run the handlers defined in MODULE, or the one called NAME, until SIGTERM or Ctrl-C.
+
+    Works for the queues of its payload types unless told otherwise. Without OUTBOX_AMQP_URL, or while the broker is
+    away, it takes jobs straight from PostgreSQL. The first signal hands back what has not started and waits for the
+    rest, up to `consumer.grace_s`; the second lets go. With --json, its log is JSON lines.
+    """
+    settings = load_settings(
+        log_format="json" if is_json() else None,
+        consumer={"queues": queues or None, "concurrency": concurrency},
+    )
+    configure(settings)
+    return run_consumer(*handlers, settings=settings)

@@ -1,0 +1,59 @@
+"""What a handler raises to say how its failure is to be treated. Anything else counts as unknown and is retried
+within the policy.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from outbox_schemas import HandlerError
+
+__all__ = ["RetryableError", "TerminalError", "ThrottledError"]
+
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+
+
+class _Coded(Exception):  # noqa: N818 - the public subclasses end in Error
+    """An error with a stable machine-readable code: letters, digits, `_`, `.` and `-`, at most 100 characters."""
+
+    default_code = "error"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.default_code
+        if not _CODE.fullmatch(self.code):
+            raise HandlerError(
+                "an error's code must be 1 to 100 ASCII letters, digits, '_', '.' or '-', a letter first"
+            )
+
+
+class RetryableError(_Coded):
+    """The attempt failed in a way that another try may cure: a time-out, a lock, a dependency that is down."""
+
+    default_code = "retryable"
+
+
+class TerminalError(_Coded):
+    """No further try can help: a malformed record, a missing customer, a refusal. The job fails at once and waits
+    for a person.
+    """
+
+    default_code = "terminal"
+
+
+class ThrottledError(RetryableError):
+    """The dependency asks for patience. The next try starts no earlier than `retry_after` from now, within the
+    policy's cap for waiting.
+
+    Args:
+        message: for people.
+        retry_after: how long to wait at least; a number is seconds.
+        code: stable code, default "throttled".
+    """
+
+    default_code = "throttled"
+
+    def __init__(self, message: str = "", *, retry_after: timedelta | float, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after if isinstance(retry_after, timedelta) else timedelta(seconds=retry_after)

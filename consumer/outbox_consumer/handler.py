@@ -1,0 +1,140 @@
+"""The base classes that a user subclasses: one handler for one kind of job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+
+from sqlalchemy.orm import Session
+
+from outbox.leasing import Ability
+from outbox_consumer.job import Job
+from outbox_consumer.retry import RetryPolicy
+from outbox_schemas import HandlerError, Payload
+
+__all__ = ["AnyHandler", "AsyncHandler", "Handler"]
+
+P = TypeVar("P", bound=Payload)
+
+_SHORTEST_LEASE = timedelta(seconds=1)
+_LONGEST_LEASE = timedelta(days=1)
+
+
+class BaseHandler(Generic[P]):
+    """What both kinds of handler declare. Subclass `Handler` or `AsyncHandler`, never this.
+
+    Class attributes:
+        retry: when and how often a failed attempt is tried again.
+        lease: how long an attempt owns its job without a heartbeat; heartbeats go out at a third of it. Longer than
+            a usual pause of
+            the process, short enough for recovery: a killed worker's job runs elsewhere after the rest of it. 1 s to
+            1 day.
+        max_runtime: a handler that is still running after this loses its job, heartbeat or not. A thread can't be
+            ended from outside: it keeps its slot until it returns, while the job goes on elsewhere.
+        versions: the payload versions that this class can read; default: the payload class's own. Others are left to
+        other consumers.
+        handler_version: what the history shows; raise it with each change of meaning.
+    """
+
+    retry: ClassVar[RetryPolicy] = RetryPolicy()
+    lease: ClassVar[timedelta] = timedelta(minutes=1)
+    max_runtime: ClassVar[timedelta] = timedelta(hours=6)
+    versions: ClassVar[Collection[int]] = ()
+    handler_version: ClassVar[str] = "1"
+    payload_type: ClassVar[type[Payload]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for base in getattr(cls, "__orig_bases__", ()):
+            arguments = get_args(base)
+            origin = get_origin(base)
+            if (
+                isinstance(origin, type)
+                and issubclass(origin, BaseHandler)
+                and arguments
+                and isinstance(arguments[0], type)
+            ):
+                cls.payload_type = arguments[0]
+        if hasattr(cls, "payload_type"):
+            cls._check()
+
+    @classmethod
+    def _check(cls) -> None:
+        name = cls.__qualname__
+        if not hasattr(cls.payload_type, "kind"):
+            raise HandlerError(f"{name}: payload type {cls.payload_type.__name__} has no kind")
+        if not isinstance(cls.retry, RetryPolicy):
+            raise HandlerError(f"{name}.retry must be a RetryPolicy, not {type(cls.retry).__name__}")
+        if not _SHORTEST_LEASE <= cls.lease <= _LONGEST_LEASE:
+            raise HandlerError(f"{name}.lease must be from 1 second to 1 day")
+        if cls.max_runtime < cls.lease:
+            raise HandlerError(f"{name}.max_runtime must be at least its lease ({cls.lease})")
+        if not all(isinstance(version, int) and version >= 1 for version in cls.versions):
+            raise HandlerError(f"{name}.versions must be whole numbers from 1")
+        if not cls.handler_version.isprintable() or not 1 <= len(cls.handler_version) <= 100:
+            raise HandlerError(f"{name}.handler_version must be printable text of 1 to 100 characters")
+
+    @classmethod
+    def abilities(cls) -> list[Ability]:
+        """Return what a consumer with this handler can claim."""
+        versions = sorted(set(cls.versions or (cls.payload_type.version,)))
+        return [
+            Ability(
+                cls.payload_type.kind, version, cls.lease.total_seconds(), cls.retry.max_attempts, cls.handler_version
+            )
+            for version in versions
+        ]
+
+    def load(self, text: str, version: int) -> P:
+        """Turn a stored payload (JSON text) of one of `versions` into the payload type. Override to read older
+        versions.
+
+        A `pydantic.ValidationError` fails the job at once, as `payload_unreadable`: no further try would read it
+        better.
+        """
+        del version
+        return self.payload_type.model_validate_json(text)  # type: ignore[return-value]
+
+    def apply(self, session: Session, job: Job, result: Any) -> None:
+        """Write the job's effects in the database, in the transaction that completes the job. Optional.
+
+        The fence has been passed before this runs: either what is written here commits together with the job's
+        success, or neither does. Use only `session`, and don't commit or roll back. Keep it short; slow work belongs
+        in `handle`. After a lost connection it may run again, in a new transaction.
+        """
+
+    @classmethod
+    def has_apply(cls) -> bool:
+        """Tell whether `apply` is overridden; without it completions share a statement."""
+        return cls.apply is not BaseHandler.apply
+
+
+class Handler(BaseHandler[P]):
+    """A handler that runs on a thread of its own slot."""
+
+    def handle(self, job: Job, payload: P) -> Any:
+        """Do the work, outside any transaction, and return what `apply` needs.
+
+        It may run again after any crash, so effects outside the database must bear repetition. Raise
+        `RetryableError`, `TerminalError` or anything else to fail the attempt. Call `job.check()` now and then in
+        long work.
+        """
+        raise NotImplementedError(f"{type(self).__qualname__} must define handle()")
+
+
+class AsyncHandler(BaseHandler[P]):
+    """A handler that runs as a task on the consumer's event loop. One that blocks the loop delays the other async
+    handlers of the process, and nothing else.
+    """
+
+    async def handle(self, job: Job, payload: P) -> Any:
+        """Do the work, outside any transaction, and return what `apply` needs. As `Handler.handle`.
+
+        `job.transaction()` and `apply` block: call the first through `asyncio.to_thread`; the second already runs on
+        a thread.
+        """
+        raise NotImplementedError(f"{type(self).__qualname__} must define handle()")
+
+
+AnyHandler = Handler[Any] | AsyncHandler[Any]

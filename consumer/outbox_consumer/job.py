@@ -1,0 +1,130 @@
+"""What a running attempt knows of its job, and the ways in which it may touch the database before its end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from outbox.leasing import Claimed, hold_fence
+from outbox.statements import Statements
+from outbox_schemas import LeaseLost, PayloadError
+from outbox_schemas.exactness import check_exact
+from outbox_schemas.names import check_name
+
+__all__ = ["Job", "Lost"]
+
+_CHECKPOINT_BYTES = 64 * 1024
+
+
+class Lost(threading.Event):
+    """Set once the attempt no longer owns its job. True in a condition when set; `wait(timeout)` waits for it."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
+class Job:
+    """One attempt of a job, as its handler sees it. Safe to use from several threads.
+
+    Attributes:
+        id: the job's id, the same for every attempt: the base of every idempotency key.
+        attempt: the number of this attempt; it only grows, so a resource that remembers the highest one it saw can
+        refuse older ones.
+        max_attempts: how many attempts may be charged; `charged` is the count so far, this one included.
+        lost: set when the lease is lost: stop, nothing you write counts any more.
+        tenant, kind, logical_key, version, queue, run_at, deadline_at, created_at, correlation_id: as submitted.
+    """
+
+    def __init__(self, claimed: Claimed, *, trusted_until: float, engine: sa.Engine, statements: Statements) -> None:
+        self.id: UUID = claimed.lease.job_id
+        self.attempt: int = claimed.attempt
+        self.charged: int = claimed.charged
+        self.max_attempts: int = claimed.max_attempts
+        self.tenant: str = claimed.tenant
+        self.kind: str = claimed.kind
+        self.logical_key: str = claimed.logical_key
+        self.version: int = claimed.version
+        self.queue: str = claimed.queue
+        self.run_at: datetime = claimed.run_at
+        self.deadline_at: datetime | None = claimed.deadline_at
+        self.created_at: datetime = claimed.created_at
+        self.correlation_id: str | None = claimed.correlation_id
+        self.lost = Lost()
+        self._lease = claimed.lease
+        self._reason = "the lease is no longer held"
+        self._trusted_until = trusted_until
+        self._engine = engine
+        self._statements = statements
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if this attempt no longer owns its job, as far as this process knows. Costs nothing;
+        call it often.
+        """
+        if self.lost.is_set() or time.monotonic() > self._trusted_until:
+            self.mark_lost(self._reason)
+            raise LeaseLost(self.id, self.attempt, self._reason)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Write to the database mid-run, behind the fence: the block's writes commit only if the attempt still owns
+        its job.
+
+        Use it for checkpoints and follow-up jobs (`enqueue(session, …)`). Heartbeats go on while it is open, but
+        nobody can recover or cancel the job, so keep it short. Don't commit or roll back inside.
+
+        Raises:
+            LeaseLost: the lease is no longer owned; nothing was written.
+        """
+        with self._engine.connect() as connection, connection.begin():
+            if not hold_fence(connection, self._statements, self._lease):
+                self.mark_lost("the lease is no longer held")
+                raise LeaseLost(self.id, self.attempt, refused=True)
+            with Session(bind=connection, join_transaction_mode="rollback_only") as session:
+                yield session
+                session.flush()
+
+    def save_checkpoint(self, session: Session, name: str, value: Any) -> None:
+        """Keep a JSON value for later attempts; `session` is the one of `transaction()`, so that it commits with the
+        work it claims.
+
+        Raises:
+            PayloadError: JSON can't hold the value exactly, or it is larger than 64 KiB.
+            LeaseLost: the lease is no longer owned; nothing was written.
+        """
+        check_name("checkpoint", name)
+        check_exact(value, "checkpoint")
+        text = json.dumps(value)
+        if len(text) > _CHECKPOINT_BYTES:
+            raise PayloadError(
+                "checkpoint", f"has {len(text)} bytes; {_CHECKPOINT_BYTES} are allowed: store a reference"
+            )
+        if not hold_fence(session.connection(), self._statements, self._lease):
+            self.mark_lost("the lease is no longer held")
+            raise LeaseLost(self.id, self.attempt, refused=True)
+        parameters = {"job_id": self.id, "name": name, "attempt": self.attempt, "value": text}
+        self._statements.run_within(session.connection(), "save_checkpoint", parameters)
+
+    def load_checkpoint(self, name: str) -> Any:
+        """Return what an earlier attempt (or this one) kept under `name`, or None."""
+        with self._engine.connect() as connection:
+            rows = self._statements.run_within(connection, "load_checkpoint", {"job_id": self.id, "name": name})
+        return json.loads(rows[0].value) if rows else None
+
+    def mark_lost(self, reason: str) -> None:
+        """Record that the lease is gone. For the runtime; a handler has no use for it."""
+        if not self.lost.is_set():
+            self._reason = reason
+            self.lost.set()
+
+    def trust_until(self, instant: float) -> None:
+        """Extend the local trust to a monotonic instant. For the heartbeat alone."""
+        self._trusted_until = instant

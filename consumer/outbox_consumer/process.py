@@ -1,0 +1,89 @@
+"""`run_consumer`: a consumer as a process, with its signals and its end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType, TracebackType
+
+from outbox.settings import Settings, load
+from outbox_consumer.handler import AnyHandler
+from outbox_consumer.registry import Registry, load_handlers
+from outbox_consumer.runtime import Consumer
+
+__all__ = ["run_consumer"]
+
+log = logging.getLogger("outbox.consumer")
+
+
+def run_consumer(
+    *handlers: AnyHandler | str, settings: Settings | None = None, stop: threading.Event | None = None
+) -> int:
+    """Consume until told to stop. Returns 0 if everything that ran has ended, 1 if work was let go or a loop died.
+
+    Args:
+        handlers: handler instances, or names as for `outbox consume` (`MODULE`, `MODULE:NAME`).
+        settings: default: from the environment, as the command does.
+        stop: ends the consumer as SIGTERM does. On the main thread SIGTERM and SIGINT are listened to as well.
+
+    The first signal stops claiming, hands unstarted work back and waits for running handlers up to
+    `consumer.grace_s`; the second, or the end of the grace period, lets
+    go: what still runs is not waited for, and its leases expire.
+
+    Raises:
+        HandlerError: the handlers are declared wrongly.
+        SettingsError: the settings are.
+    """
+    names = [item for item in handlers if isinstance(item, str)]
+    instances = [item for item in handlers if not isinstance(item, str)]
+    registry = load_handlers(names) if not instances else Registry([*instances, *_instances(names)])
+    stop = stop or threading.Event()
+    let_go = threading.Event()
+    consumer = Consumer(settings or load(), registry)
+    with _Signals(stop, let_go):
+        consumer.start()
+        while not stop.wait(0.2):
+            if consumer.died.is_set():
+                break
+        log.info("consumer stopping", extra={"running": consumer.running()})
+        until = time.monotonic() + consumer.settings.consumer.grace_s
+        consumer.stop_taking()
+        finished = consumer.drain(until, let_go)
+        if not finished:
+            log.warning("work was let go; its leases expire by themselves", extra={"running": consumer.running()})
+        consumer.close()
+    return 0 if finished and not consumer.died.is_set() else 1
+
+
+def _instances(names: Sequence[str]) -> list[AnyHandler]:
+    return load_handlers(names).handlers() if names else []
+
+
+class _Signals:
+    """SIGTERM and SIGINT set `stop`, and `let_go` the second time. On another thread than the main one it does
+    nothing.
+    """
+
+    def __init__(self, stop: threading.Event, let_go: threading.Event) -> None:
+        self._stop = stop
+        self._let_go = let_go
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._on_signal)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type]
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._stop.is_set():
+            self._let_go.set()
+        self._stop.set()

@@ -1,0 +1,67 @@
+"""When a failed attempt is tried again. Pure: from counts and durations to a decision."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+
+from outbox.backoff import ceiling
+from outbox_schemas import HandlerError
+
+__all__ = ["RetryPolicy"]
+
+_MAX_ATTEMPTS = 10_000
+_MAX_CAP = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Exponential backoff with full jitter, a cap and a maximum of attempts.
+
+    Attributes:
+        max_attempts: attempts in all, the first included; 1 to 10,000. Leases lost to a crash count, work handed
+        back unstarted does not.
+        base: the longest wait after the first failure.
+        factor: growth of that longest wait per failure; at least 1.
+        cap: the longest wait ever; at most 30 days.
+
+    The wait is drawn evenly between nothing and the longest wait, so that jobs that failed together don't return
+    together.
+
+    Raises:
+        HandlerError: a value is out of bounds; when the class is defined, not when a job fails.
+    """
+
+    max_attempts: int = 10
+    base: timedelta = timedelta(seconds=2)
+    factor: float = 2.0
+    cap: timedelta = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        if (
+            isinstance(self.max_attempts, bool)
+            or not isinstance(self.max_attempts, int)
+            or not 1 <= self.max_attempts <= _MAX_ATTEMPTS
+        ):
+            raise HandlerError(f"RetryPolicy.max_attempts must be a whole number from 1 to {_MAX_ATTEMPTS}")
+        if not timedelta(0) <= self.base <= _MAX_CAP or not timedelta(0) <= self.cap <= _MAX_CAP:
+            raise HandlerError("RetryPolicy.base and cap must be from 0 to 30 days")
+        if not math.isfinite(self.factor) or self.factor < 1:
+            raise HandlerError("RetryPolicy.factor must be a finite number of at least 1")
+
+    def longest_wait_s(self, failures: int) -> float:
+        """Return the longest wait in seconds after `failures` failures in a row, for any count."""
+        return ceiling(failures, self.base.total_seconds(), self.cap.total_seconds(), self.factor)
+
+    def wait_s(self, failures: int, at_least_s: float = 0.0) -> float:
+        """Return a drawn wait in seconds, from `at_least_s` (a throttle's wish, cut to the cap) upwards."""
+        drawn = random.uniform(0, self.longest_wait_s(failures))  # noqa: S311 - spreads load, guards nothing
+        return min(max(drawn, at_least_s if math.isfinite(at_least_s) else 0.0), self.cap.total_seconds())
+
+    def exhausted(self, charged: int, max_attempts: int) -> bool:
+        """Tell whether `charged` attempts use up `max_attempts`, the limit that the job itself carries since its
+        first claim.
+        """
+        return charged >= max_attempts
