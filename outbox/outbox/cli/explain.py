@@ -58,9 +58,7 @@ def _released(owed: OwedView, now: datetime) -> str:
     since = span((now - owed.released_at).total_seconds()) if owed.released_at is not None else "some time"
     again = (owed.due_at - now).total_seconds()
     if again > 0:
-        return (
-            f"a consumer: released {since} ago; if nobody claims it, the hint is owed again in {span(again)}"
-        )
+        return f"a consumer: released {since} ago; if nobody claims it, the hint is owed again in {span(again)}"
     return f"the relay: released {since} ago and not claimed, so the hint is owed again next"
 
 

@@ -48,7 +48,7 @@ def exit_code(error: BaseException) -> int:
         return own
     if isinstance(error, OutboxError):
         return UNREACHABLE if isinstance(error, BrokerError) else FAILED
-    return _database_exit_code(error)
+    return UNREACHABLE if _is_no_server(error) else _database_exit_code(error)
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> None:
@@ -76,8 +76,8 @@ def _code(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message()
-    if isinstance(error, OutboxError):
-        return str(error)
+    if isinstance(error, OutboxError) or _is_no_server(error):
+        return _text(error)
     origin = _driver_error(error)
     if origin is None:
         return f"unexpected {type(error).__name__}: {_text(error)} (--debug shows the traceback)"
@@ -102,6 +102,12 @@ def _database_exit_code(error: BaseException) -> int:
 
 
 _CONNECTION_ERRORS = frozenset({"OperationalError", "ConnectionTimeout", "InterfaceError"})
+
+
+def _is_no_server(error: BaseException) -> bool:
+    """Tell whether no server was found or could be started; that room, too, is loaded only where it is used."""
+    servers = sys.modules.get("outbox.servers.errors")
+    return servers is not None and isinstance(error, servers.NoServer)
 
 
 def _driver_error(error: BaseException) -> BaseException | None:

@@ -31,15 +31,11 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@click.option(
-    "--state", type=click.Choice([state.value for state in JobState]), help="Only jobs in this state."
-)
+@click.option("--state", type=click.Choice([state.value for state in JobState]), help="Only jobs in this state.")
 @click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
 @click.option("--kind", metavar="NAME", help="Only jobs of this kind.")
 @click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many."
-)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many.")
 @json_option
 @pass_settings
 def list_command(

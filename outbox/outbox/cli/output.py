@@ -145,9 +145,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]
     widths = [max(map(_width, column)) for column in zip(headers, *cells, strict=True)]
     right = numeric or [False] * len(headers)
     return [
-        "  ".join(
-            _pad(cell, width, right=side) for cell, width, side in zip(line, widths, right, strict=True)
-        ).rstrip()
+        "  ".join(_pad(cell, width, right=side) for cell, width, side in zip(line, widths, right, strict=True)).rstrip()
         for line in [list(headers), *cells]
     ]
 

@@ -79,9 +79,7 @@ def _stand_in(name: str, error: Exception) -> click.Command:
     remedy = f"pip install '{DISTRIBUTION}[{extra}]'"
 
     def complain(**_: Any) -> NoReturn:
-        raise _NotInstalled(
-            f"`outbox {name}` can't be loaded: {masked_line(str(error))}; try: {remedy}"
-        ) from error
+        raise _NotInstalled(f"`outbox {name}` can't be loaded: {masked_line(str(error))}; try: {remedy}") from error
 
     return click.Command(
         name,

@@ -1,0 +1,105 @@
+# Everything a contributor runs. `make help` lists the targets; each prepares the virtual environment first.
+
+# Nothing here needs a newer GNU make than 3.81, which macOS ships.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+# The interpreter that makes the virtual environment; empty: the first of these that is new enough.
+PYTHON ?=
+CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
+# Anything more for the programs: make test TEST_ARGS='-k masking -x'
+TEST_ARGS ?=
+DEMO_ARGS ?=
+CRASH_ARGS ?=
+BENCH_ARGS ?=
+
+# One list for making the lock and for checking it. An existing output file keeps its pins as far as they still fit.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+	--no-emit-package outbox-relay --custom-compile-command "make lock" pyproject.toml
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(READY) ## Make the virtual environment from the lock file
+
+$(READY): requirements.lock pyproject.toml
+	@python=""; \
+	for candidate in $(or $(PYTHON),$(CANDIDATES)); do \
+		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			python="$$candidate"; break; \
+		fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "outbox-relay needs Python 3.11 or newer; tried: $(or $(PYTHON),$(CANDIDATES))." >&2; \
+		echo "Install one, or name it: make venv PYTHON=/path/to/python3.12" >&2; \
+		exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip' 2>/dev/null; then \
+		echo "$$python lacks the venv module; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
+		exit 1; \
+	fi; \
+	echo "making $(VENV) with $$("$$python" --version)"; \
+	"$$python" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: demo
+demo: $(READY) ## Run the worked example for real: crash a consumer, restart the broker, count
+	@$(BIN)/outbox demo $(DEMO_ARGS)
+
+.PHONY: test
+test: $(READY) ## Run the tests; TEST_ARGS goes to pytest
+	@$(BIN)/python -m pytest $(TEST_ARGS)
+
+.PHONY: check
+check: $(READY) lint types lock-check ## Lint, formatting, types, import layers, lock file
+
+.PHONY: lint
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make fmt" >&2; exit 1; }
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: types
+types: $(READY)
+	@$(BIN)/mypy
+
+# Offline, nobody can tell what would be resolved; then the check says so and passes.
+.PHONY: lock-check
+lock-check: $(READY)
+	@fresh="$$(mktemp)"; trap 'rm -f "$$fresh"' EXIT; \
+	cp requirements.lock "$$fresh"; \
+	if ! $(LOCK) --output-file "$$fresh" >/dev/null 2>&1; then \
+		echo "The lock file was not checked: it can't be resolved here and now."; \
+	elif ! cmp -s requirements.lock "$$fresh"; then \
+		echo "requirements.lock doesn't fit pyproject.toml; run: make lock" >&2; \
+		exit 1; \
+	fi
+
+.PHONY: crash
+crash: $(READY) ## Kill and pause real processes in every crash window, then count
+	@$(BIN)/python tests/crash/matrix.py $(CRASH_ARGS)
+
+.PHONY: bench
+bench: $(READY) ## Measure, and write docs/performance.md
+	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+.PHONY: lock
+lock: $(READY) ## Resolve the dependencies anew into requirements.lock
+	@$(LOCK) --upgrade --output-file requirements.lock
+
+.PHONY: fmt
+fmt: $(READY) ## Format the code and apply the safe fixes
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+.PHONY: clean
+clean: ## Remove the virtual environment, builds and caches
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .run
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,157 @@
+"""`outbox jobs` and `outbox queues` against real jobs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Engine
+
+from outbox.cli import root
+from outbox.writer import enqueue
+from outbox_schemas import Payload
+
+
+class Probe(Payload):
+    """A payload whose text must never be shown."""
+
+    kind: ClassVar[str] = "probe"
+    version: ClassVar[int] = 1
+    key: str
+    note: str = "canary-payload"
+
+    def logical_key(self) -> str:
+        """Return the key."""
+        return self.key
+
+
+@pytest.fixture
+def run(database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command line on this test's database and return exit code, stdout and stderr."""
+    monkeypatch.setenv("OUTBOX_DATABASE_URL", database_url)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = root.run(arguments)
+        shown = capsys.readouterr()
+        assert "canary-payload" not in shown.out + shown.err
+        return code, shown.out, shown.err
+
+    return run
+
+
+def submit(engine: Engine, key: str, **options: Any) -> UUID:
+    """Submit one job and return its id."""
+    with engine.begin() as connection:
+        return enqueue(connection, Probe(key=key), **options).id
+
+
+def test_list_filters_and_limits(run: Any, engine: Engine) -> None:
+    """The newest come first, every filter counts, and the limit holds."""
+    ids = [submit(engine, f"k{number}", tenant="a" if number % 2 else "b") for number in range(5)]
+    code, shown, _ = run("jobs", "list", "--json")
+    found = json.loads(shown)["jobs"]
+    assert code == 0
+    assert [job["id"] for job in found] == [str(item) for item in reversed(ids)]
+    assert found[0]["owed"]["phase"] == "owed"
+    assert len(json.loads(run("jobs", "list", "--json", "--limit", "2")[1])["jobs"]) == 2
+    assert len(json.loads(run("jobs", "list", "--json", "--tenant", "a")[1])["jobs"]) == 2
+    for nothing in (["--state", "failed"], ["--queue", "other"], ["--kind", "other"]):
+        assert json.loads(run("jobs", "list", "--json", *nothing)[1]) == {"jobs": []}
+    code, shown, _ = run("jobs", "list", "--state", "ready")
+    assert shown.count("\n") == 6
+    assert shown.startswith("ID ")
+
+
+@pytest.mark.parametrize("arguments", [["--state", "odd"], ["--limit", "0"], ["--limit", "x"]])
+def test_list_refuses_nonsense(run: Any, arguments: list[str]) -> None:
+    """A wrong filter is a usage error."""
+    assert run("jobs", "list", *arguments)[0] == 2
+
+
+def test_show_tells_what_a_job_waits_for(run: Any, engine: Engine) -> None:
+    """A job is shown with its state and the reason why it doesn't run yet."""
+    soon = submit(engine, "now")
+    later = submit(engine, "later", run_at=datetime.now(UTC) + timedelta(hours=2))
+    code, shown, _ = run("jobs", "show", str(soon))
+    assert code == 0
+    assert "the relay: owed, a hint goes out next" in shown
+    code, shown, _ = run("jobs", "show", str(later), "--json")
+    answer = json.loads(shown)
+    assert "due in 1 h 59 min" in answer["waits_for"] or "due in 2 h" in answer["waits_for"]
+    assert (answer["job"]["id"], answer["job"]["state"], answer["attempts"]) == (str(later), "ready", [])
+
+
+def test_show_of_an_unknown_job(run: Any) -> None:
+    """An unknown id has exit code 1 and a code for machines; a malformed one is a usage error."""
+    unknown = str(uuid4())
+    code, shown, errors = run("jobs", "show", unknown, "--json")
+    assert (code, shown) == (1, "")
+    assert json.loads(errors)["error"] == {"code": "job_not_found", "message": f"no job has the id {unknown}"}
+    assert run("jobs", "show", "not-an-id")[0] == 2
+
+
+def test_cancel_ends_a_waiting_job_once(run: Any, engine: Engine) -> None:
+    """Who and why are kept, and a second cancel changes nothing."""
+    job = str(submit(engine, "k"))
+    code, shown, _ = run("jobs", "cancel", job, "--by", "ops", "--reason", "wrong month")
+    assert code == 0
+    assert "is cancelled (by ops" in shown
+    code, shown, _ = run("jobs", "cancel", job, "--by", "other", "--reason", "again", "--json")
+    answer = json.loads(shown)
+    assert (code, answer["cancelled"], answer["job"]["cancel_requested_by"]) == (0, True, "ops")
+    shown = run("jobs", "show", job)[1]
+    assert "cancelled:   by ops: wrong month" in shown
+    assert "nothing: it was cancelled by ops" in shown
+
+
+def test_cancel_of_what_has_ended_otherwise(run: Any, engine: Engine, database: Any) -> None:
+    """A job that has succeeded stays so, and the exit code says that it isn't cancelled."""
+    job = str(submit(engine, "k"))
+    with database.connect() as connection:
+        connection.execute(f"DELETE FROM {database.schema}.outbox")
+        connection.execute(
+            f"UPDATE {database.schema}.jobs SET state = 'succeeded', finished_at = now(), attempt_count = 1"
+        )
+    code, shown, _ = run("jobs", "cancel", job, "--by", "ops", "--reason", "late")
+    assert code == 1
+    assert "had ended already: succeeded" in shown
+
+
+def test_cancel_needs_who_and_why(run: Any, engine: Engine) -> None:
+    """Without a name and a reason nothing is cancelled; an unknown job has exit code 1."""
+    job = str(submit(engine, "k"))
+    assert run("jobs", "cancel", job)[0] == 2
+    assert run("jobs", "cancel", job, "--by", "", "--reason", "x")[0] == 2
+    assert run("jobs", "cancel", job, "--by", "a\x1bb", "--reason", "x")[0] == 2
+    assert run("jobs", "cancel", str(uuid4()), "--by", "ops", "--reason", "x")[0] == 1
+    assert "ready" in run("jobs", "show", job)[1]
+
+
+def test_queues_count_what_waits(run: Any, engine: Engine) -> None:
+    """Scheduled and due jobs are counted apart, and the oldest due one has an age."""
+    submit(engine, "a")
+    submit(engine, "b", run_at=datetime.now(UTC) + timedelta(hours=1))
+    (queue,) = json.loads(run("queues", "--json")[1])["queues"]
+    counts = {name: queue[name] for name in ("scheduled", "due", "released", "running")}
+    assert (queue["queue"], counts) == ("default", {"scheduled": 1, "due": 1, "released": 0, "running": 0})
+    assert queue["oldest_due_s"] >= 0
+    shown = run("queues")[1].splitlines()
+    assert shown[0].split() == ["QUEUE", "READY", "SCHEDULED", "DUE", "RELEASED", "RUNNING", "OLDEST", "DUE"]
+    assert shown[1].split()[:6] == ["default", "2", "1", "1", "0", "0"]
+
+
+def test_hostile_names_are_harmless(run: Any, engine: Engine, database: Any) -> None:
+    """What a row holds can't drive the terminal of whoever lists it."""
+    job = str(submit(engine, "k"))
+    with database.connect() as connection:
+        connection.execute(
+            f"UPDATE {database.schema}.jobs SET first_error_class = 'x', first_error_code = 'c', "
+            "last_error_class = 'x', last_error_code = 'c', first_error_message = %s, last_error_message = %s",
+            ("\x1b]0;owned\x07\u202e", "postgresql://u:hunter2secret@h/db"),
+        )
+    shown = run("jobs", "show", job)[1] + run("jobs", "list")[1]
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert "hunter2secret" not in shown

@@ -1,0 +1,109 @@
+"""The least that each role needs, as the documentation grants it, is enough for its statements."""
+
+import re
+import uuid
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+
+from outbox import enqueue, find_job
+from outbox.identifiers import schema_identifier
+from outbox.migrations import upgrade_database
+from outbox.statements import Statements
+from outbox_schemas import Payload
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "schema.md"
+SCHEMA = 'weird "name" %s $function$ :x é'
+
+# Which process runs which statements.
+RELEASING = "due_queues release unrelease overdue_hints recover_hints stray_hints"
+KEEPING = f"{RELEASING} recover_leases expire_deadlines read_clock"
+CLAIMING = "claim own_claims refuse"
+WORKING = f"{CLAIMING} heartbeat fence complete retry fail attempt_outcomes load_checkpoint save_checkpoint"
+USED_BY = {
+    "writer": "enqueue find_committed get_job",
+    "relay": KEEPING,
+    "consumer": f"{KEEPING} {WORKING}",
+    "operator": "get_job list_jobs list_attempts queue_overview cancel",
+}
+
+
+class Ping(Payload):
+    """A job of these tests."""
+
+    kind = "ping"
+    version = 1
+    queue = "default"
+    name: str
+
+    def logical_key(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+def documented_grants(schema: str, prefix: str) -> str:
+    """Return the documentation's grants, for this schema and for roles that begin with `prefix`."""
+    block = re.search(r"```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    quoted = schema_identifier(schema)
+    grants = re.sub(r"outbox_(writer|relay|consumer|operator)\b", rf"{prefix}_\1", block[1])
+    grants = re.sub(r"\boutbox\.(?=[a-z])", lambda _: f"{quoted}.", grants)
+    return grants.replace("SCHEMA outbox", f"SCHEMA {quoted}")
+
+
+@pytest.fixture
+def roles(engine: Engine) -> Iterator[str]:
+    """Give the prefix of four roles with the documented rights on an installation under an unusual name."""
+    prefix = f"migration_{uuid.uuid4().hex[:12]}"
+    upgrade_database(engine, SCHEMA)
+    with engine.begin() as connection:
+        for role in USED_BY:
+            connection.execute(text(f"CREATE ROLE {prefix}_{role}"))
+    try:
+        with engine.begin() as connection:
+            connection.exec_driver_sql(documented_grants(SCHEMA, prefix), execution_options={"no_parameters": True})
+        yield prefix
+    finally:
+        with engine.begin() as connection:
+            for role in USED_BY:
+                connection.execute(text(f"DROP OWNED BY {prefix}_{role}"))
+                connection.execute(text(f"DROP ROLE {prefix}_{role}"))
+
+
+@pytest.mark.parametrize("role", USED_BY)
+def test_each_role_may_run_its_statements(roles: str, role: str, empty_database: str) -> None:
+    """PostgreSQL lets the role plan and start every statement of its process."""
+    with psycopg.connect(empty_database) as connection:
+        connection.execute(f"SET ROLE {roles}_{role}".encode())
+        for name in USED_BY[role].split():
+            statement = Statements(SCHEMA).for_psycopg(name)
+            nothing = dict.fromkeys(re.findall(r"%\((\w+)\)s", statement))
+            connection.execute(b"EXPLAIN " + statement.encode(), nothing)
+
+
+def test_a_writer_may_enqueue_and_nothing_more(roles: str, engine: Engine) -> None:
+    """The writer's role submits and reads a job, under any schema name, and can't change or delete one."""
+    with engine.begin() as connection:
+        connection.execute(text(f"SET LOCAL ROLE {roles}_writer"))
+        assert enqueue(connection, Ping(name="one"), schema=SCHEMA).created
+        assert not enqueue(connection, Ping(name="one"), schema=SCHEMA).created
+        assert find_job(connection, kind="ping", logical_key="one", schema=SCHEMA) is not None
+    for table in ("jobs", "outbox"):
+        quoted = f"{schema_identifier(SCHEMA)}.{table}"
+        for change in (f"DELETE FROM {quoted}", f"TRUNCATE {quoted}", f"DROP TABLE {quoted}"):
+            with engine.connect() as connection:
+                connection.execute(text(f"SET LOCAL ROLE {roles}_writer"))
+                with pytest.raises(Exception, match=r"permission denied|must be owner"):
+                    connection.exec_driver_sql(change, execution_options={"no_parameters": True})
+
+
+def test_every_statement_belongs_to_somebody() -> None:
+    """A statement that no role is listed for would be one whose rights the documentation doesn't give."""
+    known = {name for names in USED_BY.values() for name in names.split()}
+    tableless = {"limit_statements"}
+    present = {path.name.removesuffix(".sql") for path in files("outbox").joinpath("sql").iterdir()}
+    assert present - tableless == known, "name the file here, and grant what it needs in docs/schema.md"
