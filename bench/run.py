@@ -1,6 +1,6 @@
 """Measure outbox-relay on this machine and write docs/performance.md.
 
-    python bench/run.py [--quick] [--output FILE]
+python bench/run.py [--quick] [--output FILE]
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from measure.drain import async_drain, drain, memory  # noqa: E402
-from measure.latency import latency  # noqa: E402
-from measure.report import Figures, write_report  # noqa: E402
-from measure.submitting import batches, concurrent, one_per_transaction  # noqa: E402
-from measure.system import system  # noqa: E402
+from measure.drain import async_drain, drain, memory
+from measure.latency import latency
+from measure.report import Figures, write_report
+from measure.submitting import batches, concurrent, one_per_transaction
+from measure.system import system
 
 
 def main() -> None:
@@ -53,9 +53,7 @@ def main() -> None:
             latency_brokerless=latency(it, rate=50, seconds=max(seconds * 2, 6), broker=False),
             enqueue_1=median("enqueue, one a transaction", lambda: one_per_transaction(it, seconds=seconds / 2)),
             enqueue_batch=median("enqueue, batches of 1,000", lambda: batches(it, seconds=seconds / 2)),
-            writers_plain=median(
-                "four writers", lambda: concurrent(it, seconds=seconds / 2, writers=4, notify=False)
-            ),
+            writers_plain=median("four writers", lambda: concurrent(it, seconds=seconds / 2, writers=4, notify=False)),
             writers_notify=median(
                 "four writers, NOTIFY in each transaction",
                 lambda: concurrent(it, seconds=seconds / 2, writers=4, notify=True),

@@ -1,4 +1,4 @@
-"""Jobs drained per second: a backlog is written, then relay and consumers are started, and the middle of the run is timed."""
+"""Jobs drained per second: a backlog is written, relay and consumers start, and all but the first tenth is timed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from measure.workload import AsyncNoop, Noop
 from outbox import enqueue_many
 
 
-def drain(system: System, *, jobs: int, consumers: int, kind: type[Noop] = Noop, ids_per_message: int | None = None) -> float:
+def drain(
+    system: System, *, jobs: int, consumers: int, kind: type[Noop] = Noop, ids_per_message: int | None = None
+) -> float:
     """Return jobs per second between the first tenth's end and the last job's, so that start-up is left out."""
     system.reset()
     with system.engine().begin() as connection:

@@ -36,7 +36,7 @@ def latency(system: System, *, rate: float, seconds: float, broker: bool = True)
     try:
         _warm_up(engine, stamps)
         committed = _submit(engine, rate, seconds)
-        wait_until(lambda: len(_read(stamps)) >= len(committed), 30)
+        wait_until(lambda: committed.keys() <= _read(stamps).keys(), 30)
     finally:
         for process in processes:
             system.stop(process)

@@ -1,4 +1,4 @@
-"""The figures as a page. The prose around them is kept beside the code that measures, so that they can't drift apart."""
+"""The figures as a page; the prose around them stands beside this code, so that they can't drift apart."""
 
 from __future__ import annotations
 

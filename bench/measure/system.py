@@ -54,7 +54,7 @@ class System:
         }
         log = (self.logs / f"{len(self.processes)}-{arguments[0]}.log").open("wb")
         command = [sys.executable, "-m", "outbox", *arguments]
-        process = subprocess.Popen(command, env=env, stdout=log, stderr=log)  # noqa: S603
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
         self.processes.append(process)
         return process
 

@@ -61,7 +61,8 @@ class _Armed:
             mark = os.environ.get("OUTBOX_BARRIER_MARK")
             if mark:
                 Path(mark).write_text(f"{os.getpid()}\n", encoding="ascii")
-            os.kill(os.getpid(), self.signal)
+            # To this very thread: a stop that goes to the process is taken by any thread, and this one would run on.
+            signal.pthread_kill(threading.get_ident(), self.signal)
 
 
 _SPEC = os.environ.get("OUTBOX_BARRIER")

@@ -36,6 +36,8 @@ SHORTEST_REGISTERED = 3
 # From here on a secret is replaced anywhere; a shorter one only where it stands alone, so that a password
 # "user" doesn't turn "username" into "***name".
 REPLACED_ANYWHERE = 8
+# Development passwords that are longer, yet part of words that every message needs ("postgresql", "password=").
+_COMMON_WORDS = frozenset({"password", "postgres", "rabbitmq"})
 MAX_REGISTERED = 256
 TRACEBACK_LIMIT = 16_000
 
@@ -91,7 +93,8 @@ def register(secret: str) -> None:
     """Have `mask` replace `secret` from now on, in all its usual encodings.
 
     A secret of one or two characters isn't registered, since replacing every "a" would hide nothing and
-    garble all. One of three to seven characters is replaced only where no letter or digit touches it.
+    garble all. One of three to seven characters, or an everyday word like "postgres", is replaced only where
+    no letter or digit touches it.
     """
     if len(secret) >= SHORTEST_REGISTERED:
         _registry.add(secret)
@@ -186,10 +189,10 @@ def _print(text: str) -> None:
 def _compile(secrets: tuple[str, ...]) -> re.Pattern[str]:
     branches: dict[str, None] = {}
     # Longest first: a secret that begins with another one must be replaced whole.
-    forms = {form: len(secret) for secret in secrets for form in _forms(secret)}
+    forms = {form: secret for secret in secrets for form in _forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
         branch = re.escape(form)
-        if forms[form] < REPLACED_ANYWHERE:
+        if len(forms[form]) < REPLACED_ANYWHERE or forms[form] in _COMMON_WORDS:
             branch = rf"(?<![^\W_]){branch}(?![^\W_])"
         branches[branch] = None
     return re.compile("|".join(branches))

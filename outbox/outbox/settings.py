@@ -30,6 +30,7 @@ from outbox.errors import NameRefused, SettingsError
 from outbox.identifiers import schema_identifier
 from outbox.layers import Layer, environment_layer, explain, merge, nested, override_layer, toml_layer
 from outbox.urls import AmqpAddress, amqp_parameters, database_conninfo, sqlalchemy_engine
+from outbox_schemas.hint import MAX_HINT_JOBS
 from outbox_schemas.names import check_name
 
 __all__ = ["ConsumerSettings", "RelaySettings", "Settings", "load"]
@@ -50,17 +51,17 @@ class RelaySettings(_Section):
     poll_min_s: Seconds = Field(default=0.002, ge=0.0005, le=60)
     """Seconds between two looks for new work while there is some. 0.0005 to 60."""
     poll_max_s: Seconds = Field(default=0.02, ge=0.001, le=60)
-    """Seconds between two looks when there has been none for a while; bounds how late new work is noticed. "
-    "0.001 to 60."""
+    """Seconds between two looks when there has been none for a while; bounds how late new work is noticed.
+    0.001 to 60."""
     batch: Count = Field(default=1000, ge=1, le=10_000)
     """Hints released by one statement, at most. 1 to 10000."""
     runway: Count = Field(default=2000, ge=1, le=1_000_000)
-    """Released jobs that may await a claim, per queue; the rest of a backlog stays in PostgreSQL. 1 to "
-    "1000000."""
+    """Released jobs that may await a claim, per queue; the rest of a backlog stays in PostgreSQL. 1 to
+    1000000."""
     window: Count = Field(default=1000, ge=1, le=100_000)
     """Messages that may await their confirm at once. 1 to 100000."""
-    ids_per_message: Count = Field(default=25, ge=1, le=1000)
-    """Job ids in one message under load, at most. 1 to 1000, and no more than `batch`."""
+    ids_per_message: Count = Field(default=25, ge=1, le=MAX_HINT_JOBS)
+    """Job ids in one message under load, at most. 1 to 100, and no more than `batch`."""
     rehint_after_s: Seconds = Field(default=10, ge=0.1, le=86_400)
     """Seconds until a released hint that nobody claimed is owed again, the first time. 0.1 to 86400."""
     rehint_busy_after_s: Seconds = Field(default=300, ge=0.1, le=86_400)
@@ -68,8 +69,8 @@ class RelaySettings(_Section):
     sweep_every_s: Seconds = Field(default=0.5, ge=0.05, le=60)
     """Seconds between two looks for expired leases, lost hints and passed deadlines. 0.05 to 60."""
     confirm_timeout_s: Seconds = Field(default=30, ge=1, le=600)
-    """Seconds that a publish may await its confirm before the connection is given up and its hints are owed "
-    "again. 1 to 600."""
+    """Seconds that a publish may await its confirm before the connection is given up and its hints are owed
+    again. 1 to 600."""
     grace_s: Seconds = Field(default=30, ge=0, le=3600)
     """Seconds from SIGTERM to the end, at most. 0 to 3600."""
     connect_backoff_max_s: Seconds = Field(default=10, ge=0.1, le=300)
@@ -87,7 +88,7 @@ class ConsumerSettings(_Section):
     """How a consumer takes and runs jobs. The TOML table `[consumer]`."""
 
     queues: tuple[str, ...] = Field(default=("default",), min_length=1, max_length=100)
-    """The queues that it works for, each once. 1 to 100 names."""
+    """The queues that it works for, each once. Unset: those of the handlers' payload types. 1 to 100 names."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
     """Handlers that run at once. 1 to 1000."""
     batch: Count = Field(default=300, ge=1, le=10_000)
@@ -99,8 +100,8 @@ class ConsumerSettings(_Section):
     heartbeat_s: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """Seconds between two heartbeats. Unset: a third of the shortest lease. 0.1 to 3600."""
     pool_size: Count | None = Field(default=None, ge=3, le=1000)
-    """Database connections, of which claims, heartbeats and completions keep theirs. Unset: by "
-    "`concurrency`. 3 to 1000."""
+    """Database connections, of which claims, heartbeats and completions keep theirs. Unset: by
+    `concurrency`. 3 to 1000."""
 
     @field_validator("queues")
     @classmethod
@@ -116,16 +117,16 @@ class Settings(_Section):
     """All settings of one process. Frozen; secrets are `SecretStr` and never printed."""
 
     database_url: SecretStr | None = None
-    """PostgreSQL's address, in any form that `outbox.urls` reads. Unset: libpq's PGHOST, PGDATABASE or "
-    "PGSERVICE decide."""
+    """PostgreSQL's address, in any form that `outbox.urls` reads. Unset: libpq's PGHOST, PGDATABASE or
+    PGSERVICE decide."""
     amqp_url: SecretStr | None = None
     """RabbitMQ's address. Unset: consumers take jobs straight from PostgreSQL."""
     schema_name: str = "outbox"
-    """The PostgreSQL schema that holds the tables: any legal identifier of 1 to 63 bytes. In the file: "
-    "`schema`."""
+    """The PostgreSQL schema that holds the tables: any legal identifier of 1 to 63 bytes. In the file:
+    `schema`."""
     amqp_prefix: str = "outbox"
-    """First part of the names of all exchanges and queues at the broker. 1 to 100 letters, digits and . _ "
-    "-"""
+    """First part of the names of all exchanges and queues at the broker. 1 to 100 letters, digits and . _
+    -"""
     queue_type: Literal["quorum", "classic"] = "quorum"
     """Type of the hint queues. A queue that exists already keeps its type."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

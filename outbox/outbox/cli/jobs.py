@@ -26,6 +26,7 @@ MESSAGE_LIMIT = 300
 
 
 @click.group()
+@json_option
 def jobs() -> None:
     """List jobs, show one, cancel one. Payloads are never read."""
 

@@ -5,6 +5,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ class Container:
                 self._run()
                 self._wait()
             except Exception as error:
-                self.close()
+                with suppress(Exception):  # the first error is the one to tell
+                    self.close()
                 # Any engine, any transport: there is no common error class to catch.
                 if "already allocated" not in str(error) and "already in use" not in str(error):
                     raise StartFailed(f"container {image} did not start: {error}") from error
@@ -120,9 +122,7 @@ class Container:
         done = self._container.get_wrapped_container().exec_run(["rabbitmqctl", "--quiet", *args], demux=True)
         output, error = done.output
         if done.exit_code != 0:
-            raise NoServer(
-                f"rabbitmqctl {args[0]} ended with {done.exit_code}: {(error or b'').decode().strip()}"
-            )
+            raise NoServer(f"rabbitmqctl {args[0]} ended with {done.exit_code}: {(error or b'').decode().strip()}")
         return (output or b"").decode()
 
     def _run(self) -> None:

@@ -36,7 +36,5 @@ def usable(bin_dir: Path, instance: Instance) -> Path:
             shutil.copytree(source, target / source.relative_to(package.parent), symlinks=True)
     for path in (target, *target.rglob("*")):
         if not path.is_symlink():
-            path.chmod(
-                path.stat().st_mode | (0o555 if path.is_dir() or path.stat().st_mode & 0o100 else 0o444)
-            )
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.stat().st_mode & 0o100 else 0o444))
     return target / bin_dir.relative_to(package.parent)

@@ -66,9 +66,7 @@ class Instance:
         self._give(path)
         return path
 
-    def spawn(
-        self, argv: Sequence[str], *, env: Mapping[str, str], log: Path, ending: int
-    ) -> subprocess.Popen[bytes]:
+    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], log: Path, ending: int) -> subprocess.Popen[bytes]:
         """Start a process in a session of its own; `ending` is the signal that the guard ends it with.
 
         Standard output and error are appended to `log`. Raises StartFailed if the program can't be executed.
@@ -95,9 +93,7 @@ class Instance:
             self._processes[process.pid] = (process, record)
         return process
 
-    def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str], log: Path, timeout: float, ending: int
-    ) -> None:
+    def run(self, argv: Sequence[str], *, env: Mapping[str, str], log: Path, timeout: float, ending: int) -> None:
         """Run a process to its end in `timeout` seconds; raises StartFailed, with its log, if it fails."""
         process = self.spawn(argv, env=env, log=log, ending=ending)
         if not self.reap(process, timeout):
@@ -185,3 +181,12 @@ def kill_group(pid: int, number: int) -> None:
     """Send a signal to the process group that `pid` leads; a group that is gone is fine."""
     with suppress(ProcessLookupError):
         os.killpg(pid, number)
+
+
+def group_exists(pid: int) -> bool:
+    """Tell whether any process is left in the group that `pid` led."""
+    try:
+        os.killpg(pid, 0)
+    except (ProcessLookupError, PermissionError):  # gone, or given to somebody else's process since
+        return False
+    return True

@@ -14,7 +14,7 @@ from pathlib import Path
 from outbox.servers import probes
 from outbox.servers.accounts import run_as
 from outbox.servers.errors import NoServer, StartFailed
-from outbox.servers.instance import Instance, environment, kill_group, tail, wait_until
+from outbox.servers.instance import Instance, environment, group_exists, kill_group, tail, wait_until
 from outbox.servers.ports import LOOPBACK, Port
 
 START = 120.0  # seconds until clients are answered; about 7 on an idle machine
@@ -53,9 +53,7 @@ def find_programs() -> Programs | None:
         folders.append(Path(on_path).resolve().parent)
     epmd = _find_epmd()
     for folder in folders:
-        if epmd and all(
-            (folder / name).exists() for name in ("rabbitmq-server", "rabbitmqctl", "rabbitmq-env")
-        ):
+        if epmd and all((folder / name).exists() for name in ("rabbitmq-server", "rabbitmqctl", "rabbitmq-env")):
             return Programs(folder, epmd)
     return None
 
@@ -76,9 +74,7 @@ def _version(folder: Path) -> list[int]:
 class Node:
     """One broker; raises StartFailed if it can't be made, and then nothing is left behind."""
 
-    def __init__(
-        self, instance: Instance, programs: Programs, config: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, instance: Instance, programs: Programs, config: Mapping[str, str] | None = None) -> None:
         self.bin_dir = programs.scripts
         self.data_dir = instance.folder / "data"
         self._instance = instance
@@ -137,8 +133,11 @@ class Node:
         with self._lock:
             if self._server is None:
                 return
-            kill_group(self._server.pid, signal.SIGKILL)
+            leader = self._server.pid
+            kill_group(leader, signal.SIGKILL)
             self._reap(STOP)
+            # The leader is only the script; the node itself, with its sockets, may take a moment longer.
+            wait_until(lambda: not group_exists(leader), timeout=STOP, alive=lambda: True)
 
     def pause(self) -> None:
         """Freeze the node."""
@@ -210,9 +209,7 @@ class Node:
             "default_user_tags.administrator": "true",
             **self._config,
         }
-        self._instance.write(
-            "rabbitmq.conf", "".join(f"{name} = {value}\n" for name, value in settings.items())
-        )
+        self._instance.write("rabbitmq.conf", "".join(f"{name} = {value}\n" for name, value in settings.items()))
 
     def _env(self) -> dict[str, str]:
         folder = self._instance.folder
@@ -250,9 +247,7 @@ class Node:
         port = self._ports[2].number
         argv = [str(self._programs.epmd), "-port", str(port), "-address", LOOPBACK]
         epmd = self._epmd = self._spawn(argv)
-        if not wait_until(
-            lambda: probes.listens(LOOPBACK, port), timeout=10.0, alive=lambda: epmd.poll() is None
-        ):
+        if not wait_until(lambda: probes.listens(LOOPBACK, port), timeout=10.0, alive=lambda: epmd.poll() is None):
             raise StartFailed(f"epmd did not start: {tail(self._log)}")
 
     def _spawn(self, argv: list[str]) -> subprocess.Popen[bytes]:

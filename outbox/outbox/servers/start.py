@@ -58,9 +58,7 @@ def postgres(
         ),
     }
     narrowed = {source: way for source, way in ways.items() if source in sources}
-    yield from _lend(
-        "PostgreSQL", narrowed, private, log, lambda tried: NoDatabase(_NO_DATABASE.format(tried=tried))
-    )
+    yield from _lend("PostgreSQL", narrowed, private, log, lambda tried: NoDatabase(_NO_DATABASE.format(tried=tried)))
 
 
 @contextmanager
@@ -88,9 +86,7 @@ def rabbitmq(
         ),
     }
     narrowed = {source: way for source, way in ways.items() if source in sources}
-    yield from _lend(
-        "RabbitMQ", narrowed, private, log, lambda tried: NoBroker(_NO_BROKER.format(tried=tried))
-    )
+    yield from _lend("RabbitMQ", narrowed, private, log, lambda tried: NoBroker(_NO_BROKER.format(tried=tried)))
 
 
 def _lend(

@@ -1,0 +1,109 @@
+"""Everything that the README and the handlers' guide show runs as it stands."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from outbox_consumer.registry import load_handlers
+from support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HANDLERS = (ROOT / "docs" / "handlers.md").read_text(encoding="utf-8")
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def _load(name: str, path: Path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return a folder that holds the README's two Python blocks as the modules that it names."""
+    billing, service = _blocks(README, "python")
+    (tmp_path / "billing.py").write_text(billing, encoding="utf-8")
+    (tmp_path / "service.py").write_text(service, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in ("billing", "service"):
+        sys.modules.pop(name, None)
+
+
+def test_the_fifteen_lines_submit_and_run_a_job(database, amqp_url, prefix, folder):
+    """The README's service submits, its commands run, and the invoice's mail is recorded once."""
+    commands = [
+        line.split("#")[0].split() for line in _blocks(README, "sh")[1].splitlines() if line.startswith("outbox ")
+    ]
+    assert [command[1] for command in commands] == ["db", "relay", "consume", "jobs"]
+    env = {
+        **os.environ,
+        "OUTBOX_DATABASE_URL": database.url,
+        "OUTBOX_AMQP_URL": amqp_url,
+        "OUTBOX_AMQP_PREFIX": prefix,
+    }
+    engine = database.engine()
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE invoices (id bigint PRIMARY KEY)"))
+        connection.execute(sa.text("CREATE TABLE sent_mail (note text NOT NULL)"))
+    program = [sys.executable, "-m", "outbox"]
+    subprocess.run([*program, *commands[0][1:]], env=env, cwd=folder, check=True, timeout=60)
+    running = [subprocess.Popen([*program, *command[1:]], env=env, cwd=folder) for command in commands[1:3]]
+    try:
+        service = _load("service", folder / "service.py")
+        with Session(engine) as session, session.begin():
+            ref = service.create_invoice(session, 7)
+        with Session(engine) as session, session.begin():
+            session.execute(sa.text("DELETE FROM invoices"))
+            assert service.create_invoice(session, 7).id == ref.id
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as looking:
+            wait_until(lambda: looking.execute(sa.text("SELECT note FROM sent_mail")).all(), 30)
+            assert looking.execute(sa.text("SELECT note FROM sent_mail")).all() == [("invoice 7 sent",)]
+    finally:
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(30) for process in running]
+    assert codes == [0, 0]
+    listed = subprocess.run(
+        [*program, *commands[3][1:]], env=env, cwd=folder, check=True, timeout=60, capture_output=True, text=True
+    )
+    assert "succeeded" in listed.stdout
+
+
+def test_the_readme_names_targets_that_exist():
+    """`make` knows every target that the README shows."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^make (\w+)", _blocks(README, "sh")[0], re.MULTILINE)
+    assert targets == ["demo", "test"]
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_links_lead_somewhere():
+    """Every relative link in README and docs names a file of the repository."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_handlers_guide_shows_a_handler_that_loads(tmp_path, monkeypatch):
+    """The guide's example is a handler module as it stands."""
+    (tmp_path / "guide_example.py").write_text(_blocks(HANDLERS, "python")[0], encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = load_handlers(["guide_example"])
+    assert [ability.kind for ability in registry.abilities] == ["render_report"]

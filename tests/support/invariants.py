@@ -1,0 +1,106 @@
+"""What must always hold, read from a database's own rows. Each rule is a query that returns the jobs that break it."""
+
+from __future__ import annotations
+
+import psycopg
+
+from support.database import Database
+
+_ENDED = "('succeeded', 'failed', 'cancelled')"
+
+# One row per job with attempts: how many, the range of their numbers, and the last one's outcome.
+_HISTORY = """
+WITH history AS (
+  SELECT a.job_id, count(*) AS ended, min(a.number) AS lowest, max(a.number) AS highest,
+    count(*) FILTER (WHERE a.outcome = 'succeeded') AS succeeded,
+    count(*) FILTER (WHERE a.outcome = 'handed_back') AS handed_back,
+    (array_agg(a.outcome ORDER BY a.number DESC))[1] AS last_outcome,
+    max(a.ended_at) AS last_ended
+  FROM {s}.attempts AS a GROUP BY a.job_id
+)
+"""
+
+_RULES = {
+    "7: not ended, but nothing is owed to it": f"""
+        SELECT j.id FROM {{s}}.jobs AS j LEFT JOIN {{s}}.outbox AS o ON o.job_id = j.id
+        WHERE j.state NOT IN {_ENDED} AND o.job_id IS NULL""",
+    "7: ended or unknown, but something is owed to it": f"""
+        SELECT o.job_id FROM {{s}}.outbox AS o LEFT JOIN {{s}}.jobs AS j ON j.id = o.job_id
+        WHERE j.id IS NULL OR j.state IN {_ENDED}""",
+    "7: the phase does not fit the state": """
+        SELECT j.id FROM {s}.jobs AS j JOIN {s}.outbox AS o ON o.job_id = j.id
+        WHERE (j.state = 'running') IS DISTINCT FROM (o.phase = 'leased')""",
+    "7: the two rows disagree on queue, tenant or deadline": """
+        SELECT j.id FROM {s}.jobs AS j JOIN {s}.outbox AS o ON o.job_id = j.id
+        WHERE (j.queue, j.tenant) <> (o.queue, o.tenant) OR j.deadline_at IS DISTINCT FROM o.deadline_at""",
+    "7: an owed hint is due before its job": """
+        SELECT j.id FROM {s}.jobs AS j JOIN {s}.outbox AS o ON o.job_id = j.id
+        WHERE o.phase = 'owed' AND o.due_at < j.run_at""",
+    "4: the two rows hold different tokens": """
+        SELECT j.id FROM {s}.jobs AS j LEFT JOIN {s}.outbox AS o ON o.job_id = j.id
+        WHERE j.lease_token IS DISTINCT FROM o.lease_token""",
+    "4: a token was given twice": """
+        SELECT min(t.job_id::text)::uuid FROM (
+          SELECT a.job_id, a.lease_token FROM {s}.attempts AS a
+          UNION ALL SELECT o.job_id, o.lease_token FROM {s}.outbox AS o WHERE o.lease_token IS NOT NULL
+        ) AS t GROUP BY t.lease_token HAVING count(*) > 1""",
+    "4: attempts are not numbered 1 to n, or one is missing": _HISTORY
+    + """
+        SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
+        WHERE coalesce(h.ended, 0) <> j.attempt_count - (j.state = 'running')::integer
+          OR coalesce(h.highest, 0) <> coalesce(h.ended, 0) OR coalesce(h.lowest, 1) <> 1""",
+    "4: an attempt belongs to no job, or ended before it began": """
+        SELECT a.job_id FROM {s}.attempts AS a LEFT JOIN {s}.jobs AS j ON j.id = a.job_id
+        WHERE j.id IS NULL OR a.ended_at < a.claimed_at""",
+    "4: the uncharged count is not that of the handed-back attempts": _HISTORY
+    + """
+        SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
+        WHERE coalesce(h.handed_back, 0) <> j.uncharged_attempts""",
+    "6: succeeded without exactly one successful attempt, its last": _HISTORY
+    + """
+        SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
+        WHERE j.state = 'succeeded' AND (h.succeeded, h.last_outcome, h.last_ended)
+          IS DISTINCT FROM (1::bigint, 'succeeded'::text, j.finished_at)""",
+    "6: a successful attempt of a job that has not succeeded": _HISTORY
+    + """
+        SELECT j.id FROM {s}.jobs AS j JOIN history AS h ON h.job_id = j.id
+        WHERE j.state <> 'succeeded' AND h.succeeded > 0""",
+    "1: failed without an error, or with a last attempt that was no failure": _HISTORY
+    + """
+        SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
+        WHERE j.state = 'failed' AND (j.last_error_class IS NULL OR j.first_error_class IS NULL
+          OR (j.last_error_class <> 'deadline' AND coalesce(h.last_outcome, '') NOT IN ('failed', 'lease_lost')))""",
+    "1: ready after an attempt that ends a job": _HISTORY
+    + """
+        SELECT j.id FROM {s}.jobs AS j JOIN history AS h ON h.job_id = j.id
+        WHERE j.state = 'ready' AND h.last_outcome NOT IN ('retried', 'handed_back', 'lease_lost')""",
+    "1: more attempts were charged than the job allows": """
+        SELECT j.id FROM {s}.jobs AS j
+        WHERE j.attempt_count - j.uncharged_attempts - (j.state = 'running')::integer > j.max_attempts""",
+    "11: cancelled without who and why, or not audited exactly once": """
+        SELECT j.id FROM {s}.jobs AS j
+        WHERE j.state = 'cancelled' AND (num_nulls(j.cancel_requested_at, j.cancel_requested_by, j.cancel_reason) > 0
+          OR 1 <> (SELECT count(*) FROM {s}.audit AS a WHERE a.action = 'job.cancel' AND a.subject = j.id::text))""",
+    "11: audited as cancelled, but it is not": """
+        SELECT j.id FROM {s}.jobs AS j JOIN {s}.audit AS a ON a.action = 'job.cancel' AND a.subject = j.id::text
+        WHERE j.state <> 'cancelled'""",
+    "3: a logical key has two jobs": """
+        SELECT min(j.id::text)::uuid FROM {s}.jobs AS j
+        GROUP BY j.tenant, j.kind, j.logical_key HAVING count(*) > 1""",
+}
+
+
+def check_invariants(database: Database) -> list[str]:
+    """Return every violation of invariants 1, 3, 4, 6, 7 and 11 as text; empty when all hold.
+
+    Invariants 2 and 5 are about what is not there: a rolled-back submission leaves neither row, and a stale token
+    nothing, so either would show as a broken pair, a doubled token or a miscounted attempt.
+    """
+    with psycopg.connect(database.url) as connection:
+        # One snapshot for all rules: the rows may be moving.
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return [
+            f"{rule}: job {job_id}"
+            for rule, query in _RULES.items()
+            for (job_id,) in connection.execute(database.sql(query)).fetchall()
+        ]
