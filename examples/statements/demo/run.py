@@ -1,0 +1,137 @@
+"""The order of the scenes."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import httpx
+
+from outbox.servers.ports import free_port
+from statements.accounts import Accounts
+from statements.database import open_engine
+from statements.demo import faults
+from statements.demo.director import Director
+from statements.demo.evidence import gather
+from statements.demo.load import Load, keys
+from statements.demo.observe import Observer
+from statements.demo.plan import DemoError, Plan
+from statements.demo.screen import Screen
+from statements.demo.stage import Process, Stage, open_stage
+from statements.demo.verdict import Verdict, judge
+
+# Each scene begins when this part of the work is done and may use it up to that part, so that none finds everything
+# done already, however slow the machine; the last part is for the broker's absence and return.
+_SCENES = (
+    (faults.kill_a_consumer, 0.05, 0.3),
+    (faults.pause_a_consumer, 0.35, 0.6),
+    (faults.restart_the_broker, 0.62, 0.7),
+)
+
+
+def run(*, quiet: bool = False, plan: Plan | None = None) -> Verdict:
+    """Run the demonstration; `quiet` keeps standard output free of it.
+
+    Raises DemoError when it could not be carried out, NoServer when it has nothing to run on, and
+    KeyboardInterrupt on SIGINT or SIGTERM. Everything that was started has ended by then.
+    """
+    with _terminable(), Screen(quiet=quiet) as screen:
+        verdict = _perform(plan or Plan(), screen)
+        screen.show(verdict)
+        return replace(verdict, seconds=round(screen.elapsed_s, 1))
+
+
+def _perform(plan: Plan, screen: Screen) -> Verdict:
+    wanted = keys(Accounts.load(), plan.statements)
+    with open_stage(plan, screen.say) as stage:
+        try:
+            url = _start(stage)
+            engine = open_engine(stage.database_url, pool_size=2)
+            load = Load(url, wanted, plan)
+            try:
+                return _scenes(Director(stage, Observer(engine), load, screen))
+            finally:
+                load.close()
+                engine.dispose()
+        except DemoError:
+            _show_logs(stage, screen)
+            raise
+
+
+def _start(stage: Stage) -> str:
+    port = free_port()
+    service = stage.start_service(port)
+    stage.start_relay()
+    for _ in range(2):
+        stage.start_consumer()
+    url = f"http://127.0.0.1:{port}"
+    _await_health(service, url, stage.plan.start_s)
+    return url
+
+
+def _scenes(show: Director) -> Verdict:
+    plan = show.plan
+    names = ", ".join(process.name for process in show.stage.processes if process.running)
+    show.say(f"running: {names}")
+    show.say(f"asking for {plan.statements} statements, each twice at the same moment")
+    show.load.start()
+    for scene, begin, end in _SCENES:
+        show.load.allow(plan.share(end))
+        _await_succeeded(show, plan.share(begin))
+        scene(show)
+    show.load.allow(plan.statements)
+    show.wait_for(lambda _: show.load.done(), "every request to be answered", plan.drain_s)
+    show.say("every request is answered")
+    show.wait_for(lambda now: now.ended >= plan.statements, "every job to end", plan.drain_s)
+    show.say("every job has ended; stopping the processes, then checking")
+    show.during(show.stage.stop_processes, "the processes to stop")
+    return judge(gather(show.observer, show.load, show.stage))
+
+
+def _await_succeeded(show: Director, enough: int) -> None:
+    show.wait_for(lambda now: now.succeeded >= enough, f"{enough} statements to be finished")
+
+
+def _await_health(service: Process, url: str, limit_s: float) -> None:
+    until = time.monotonic() + limit_s
+    while True:
+        try:
+            if httpx.get(f"{url}/health", timeout=2, trust_env=False).status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            pass
+        if not service.running:
+            raise DemoError(f"the service ended with exit status {service.popen.returncode}")
+        if time.monotonic() > until:
+            raise DemoError(f"the service did not answer within {limit_s:g} s")
+        time.sleep(0.1)
+
+
+def _show_logs(stage: Stage, screen: Screen) -> None:
+    failed = [process for process in stage.processes if not process.running and not process.expected_to_end]
+    for process in failed or stage.processes:
+        screen.tail(process.name, _read(process.log))
+
+
+def _read(log: Path) -> str:
+    try:
+        return log.read_text(errors="replace")
+    except OSError:
+        return "(no log)"
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the demonstration as Ctrl-C does, with everything put away."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
