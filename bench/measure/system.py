@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import sqlalchemy as sa
@@ -40,7 +41,8 @@ class System:
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
         """Return a plain autocommit connection for looking."""
-        return psycopg.connect(**database_conninfo(self.database_url), autocommit=True)
+        keywords: dict[str, Any] = dict(database_conninfo(self.database_url))
+        return psycopg.connect(**keywords, autocommit=True)
 
     def start(self, *arguments: str, extra: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start `outbox ARGUMENTS` and return the process."""

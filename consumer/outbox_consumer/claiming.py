@@ -142,8 +142,8 @@ class Claimer:
             strays = stray_hints(self._link, self._queues, age_s=_STRAY_AGE_S, batch=room - len(ids))
             self._next_stray_at = now if strays else now + _STRAY_EVERY_S
             ids.extend(strays)
-        hit(Barrier.CONSUMER_BROKERLESS_AFTER_RELEASE)
         if ids:
+            hit(Barrier.CONSUMER_BROKERLESS_AFTER_RELEASE)
             self._counters.add("claimed_without_broker", self._claim(ids))
             self._poll_s = _POLL_MIN_S
         else:

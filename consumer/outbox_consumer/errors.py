@@ -9,9 +9,14 @@ from datetime import timedelta
 
 from outbox_schemas import HandlerError
 
-__all__ = ["RetryableError", "TerminalError", "ThrottledError"]
+__all__ = ["RetryableError", "TerminalError", "ThrottledError", "is_code"]
 
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+
+
+def is_code(text: str) -> bool:
+    """Tell whether a text can be an error's code."""
+    return _CODE.fullmatch(text) is not None
 
 
 class _Coded(Exception):  # noqa: N818 - the public subclasses end in Error
@@ -22,7 +27,7 @@ class _Coded(Exception):  # noqa: N818 - the public subclasses end in Error
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
         super().__init__(message)
         self.code = code or self.default_code
-        if not _CODE.fullmatch(self.code):
+        if not is_code(self.code):
             raise HandlerError(
                 "an error's code must be 1 to 100 ASCII letters, digits, '_', '.' or '-', a letter first"
             )
@@ -48,7 +53,8 @@ class ThrottledError(RetryableError):
 
     Args:
         message: for people.
-        retry_after: how long to wait at least; a number is seconds.
+        retry_after: how long to wait at least; a number is seconds. One that no duration can hold (a header may say
+            anything) counts as the nearest that can, NaN as 0.
         code: stable code, default "throttled".
     """
 
@@ -56,4 +62,13 @@ class ThrottledError(RetryableError):
 
     def __init__(self, message: str = "", *, retry_after: timedelta | float, code: str | None = None) -> None:
         super().__init__(message, code=code)
-        self.retry_after = retry_after if isinstance(retry_after, timedelta) else timedelta(seconds=retry_after)
+        self.retry_after = retry_after if isinstance(retry_after, timedelta) else _duration(retry_after)
+
+
+def _duration(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        return timedelta.max if seconds > 0 else timedelta(0)
+    except ValueError:
+        return timedelta(0)

@@ -1,78 +1,95 @@
 """From whatever a handler raised to what is stored: classed, coded, bounded, masked, and safe for PostgreSQL and for
 terminals.
 
-Nothing here may fail: an exception can refuse to be printed, print fifty megabytes, or be raised by its own
-`__str__`.
+Nothing here may fail: an exception can refuse to be printed, print fifty megabytes, be raised by its own `__str__`,
+or come from a class whose `__init__` never ran.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import traceback
+from collections.abc import Callable
+from datetime import timedelta
 
 from outbox.ending import Failure
 from outbox.masking import mask
-from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
+from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError, is_code
 
 __all__ = ["MESSAGE_CHARACTERS", "TRACEBACK_CHARACTERS", "failure_of", "is_terminal", "least_wait_s"]
 
 MESSAGE_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 8_000
 _FRAMES = 25
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_NAME_CHARACTERS = 100
+# A cut must not leave the first half of a secret behind, so masking sees this many times what is kept.
+_MASKED_FACTOR = 4
+# NUL and lone surrogates can't be stored; the other controls but tab and newline could drive a terminal.
+_UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CLASSES = ((TerminalError, "terminal"), (ThrottledError, "throttled"), (RetryableError, "retryable"))
 
 
 def failure_of(error: BaseException) -> Failure:
     """Return the storable form of an exception."""
-    if isinstance(error, TerminalError):
-        error_class, code = "terminal", error.code
-    elif isinstance(error, ThrottledError):
-        error_class, code = "throttled", error.code
-    elif isinstance(error, RetryableError):
-        error_class, code = "retryable", error.code
-    else:
-        error_class, code = "unknown", _type_name(error)
-    return Failure(error_class, code, _message(error), _traceback(error))
+    for kind, error_class in _CLASSES:
+        if issubclass(type(error), kind):
+            return Failure(error_class, _code(error, kind.default_code), _message(error), _traceback(error))
+    return Failure("unknown", _type_name(error), _message(error), _traceback(error))
 
 
 def is_terminal(error: BaseException) -> bool:
     """Tell whether no further try can help."""
-    return isinstance(error, TerminalError)
+    return issubclass(type(error), TerminalError)
 
 
 def least_wait_s(error: BaseException) -> float:
     """Return the wait that a throttled dependency asks for, in seconds; else 0."""
-    return max(error.retry_after.total_seconds(), 0.0) if isinstance(error, ThrottledError) else 0.0
+    wanted = _guarded(lambda: getattr(error, "retry_after", None), None)
+    if not issubclass(type(error), ThrottledError) or not isinstance(wanted, timedelta):
+        return 0.0
+    return max(wanted.total_seconds(), 0.0)
+
+
+def _code(error: BaseException, otherwise: str) -> str:
+    """Return the error's own code if it is one: a subclass may have skipped our `__init__`, or set anything."""
+    code = _guarded(lambda: getattr(error, "code", None), None)
+    return code if isinstance(code, str) and is_code(code) else otherwise
 
 
 def _type_name(error: BaseException) -> str:
-    if isinstance(error, asyncio.CancelledError):
-        return "CancelledError"
-    return _storable(type(error).__qualname__, 100)
+    return _storable(_guarded(lambda: type(error).__qualname__, None) or "Exception", _NAME_CHARACTERS)
 
 
 def _message(error: BaseException) -> str:
     try:
-        text = str(error)
+        return _storable(str(error), MESSAGE_CHARACTERS)
     except BaseException as inner:  # noqa: BLE001 - user code; even SystemExit must not leave here
-        return f"<{type(error).__name__} whose text can't be read: {type(inner).__name__}>"
-    return _storable(text, MESSAGE_CHARACTERS)
+        return f"<{_type_name(error)} whose text can't be read: {_type_name(inner)}>"
 
 
 def _traceback(error: BaseException) -> str | None:
     try:
         summary = traceback.extract_tb(error.__traceback__, limit=-_FRAMES)
         lines = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in summary]
-        chain = [type(link).__qualname__ for link in (error.__cause__, error.__context__) if link is not None]
+        # As Python shows it: the cause, or else what was being handled, unless that was set aside on purpose.
+        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if before is not None:
+            lines.append(f"raised from {_type_name(before)}")
+        return _storable("\n".join(lines), TRACEBACK_CHARACTERS) or None
     except BaseException:  # noqa: BLE001 - user code behind attributes
         return None
-    if chain:
-        lines.append(f"raised from {chain[0]}")
-    return _storable("\n".join(lines), TRACEBACK_CHARACTERS) or None
 
 
-def _storable(text: str, limit: int) -> str:
-    if len(text) > limit:
-        text = f"{text[:limit]}… ({len(text)} characters)"
-    return mask(_UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text))
+def _guarded(read: Callable[[], object], otherwise: object) -> object:
+    try:
+        return read()
+    except BaseException:  # noqa: BLE001 - user code behind a property
+        return otherwise
+
+
+def _storable(text: object, limit: int) -> str:
+    # `str.__getitem__` and its like: a subclass of str may have ideas of its own.
+    plain = str.__str__(text) if isinstance(text, str) else ""
+    size = len(plain)
+    kept = mask(_UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", plain[: _MASKED_FACTOR * limit]))
+    return kept if size <= limit and len(kept) <= 2 * limit else f"{kept[:limit]}… ({size} characters)"

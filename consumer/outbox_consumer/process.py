@@ -12,7 +12,6 @@ from types import FrameType, TracebackType
 from outbox.settings import Settings, load
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry, load_handlers
-from outbox_consumer.runtime import Consumer
 
 __all__ = ["run_consumer"]
 
@@ -37,6 +36,9 @@ def run_consumer(
         HandlerError: the handlers are declared wrongly.
         SettingsError: the settings are.
     """
+    # Only a running consumer needs the broker's client: a service may import handler classes without that extra.
+    from outbox_consumer.runtime import Consumer  # noqa: PLC0415
+
     names = [item for item in handlers if isinstance(item, str)]
     instances = [item for item in handlers if not isinstance(item, str)]
     registry = load_handlers(names) if not instances else Registry([*instances, *_instances(names)])

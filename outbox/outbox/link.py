@@ -7,6 +7,7 @@ connection away.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,6 +56,8 @@ class Link:
         statement_timeout_s: the longest that one statement may take on the server.
         lock_timeout_s: the longest that one statement may wait for a lock.
 
+    A forked child opens a connection of its own and leaves the parent's alone.
+
     No statement is prepared on the server and no session state is relied on, so a transaction pooler may stand in
     between. (One that refuses the `options` start-up parameter needs `pooled=True`; the time limits must then be set
     on the role.)
@@ -79,11 +82,14 @@ class Link:
             )
             self._arguments["options"] = " ".join(filter(None, (self._arguments.get("options"), limits)))
         self._connection: psycopg.Connection[Any] | None = None
+        self._owner = os.getpid()
+        self._inherited: list[psycopg.Connection[Any]] = []
 
     def connection(self) -> psycopg.Connection[Any]:
         """Return the open connection, opening one if need be. Raises `psycopg.OperationalError` if the server can't
         be reached.
         """
+        self._leave_to_parent()
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
         return self._connection
@@ -103,9 +109,19 @@ class Link:
 
     def close(self) -> None:
         """Close the connection, if there is one. The link may be used again."""
+        self._leave_to_parent()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _leave_to_parent(self) -> None:
+        """After a fork, put the parent's connection aside: closing it would end the parent's session."""
+        if self._owner == os.getpid():
+            return
+        self._owner = os.getpid()
+        if self._connection is not None:
+            self._inherited.append(self._connection)
+            self._connection = None
 
     @contextmanager
     def _dropping_on_trouble(self) -> Iterator[psycopg.Connection[Any]]:

@@ -18,6 +18,7 @@ Each class has a stable machine-readable `code`. Errors are named by what happen
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 from uuid import UUID
 
@@ -93,6 +94,11 @@ class LogicalKeyConflict(OutboxError):  # noqa: N818 - named by what happened
             "with different arguments; submit the same arguments, or use another key for other work"
         )
 
+    def __reduce__(self) -> tuple[partial[LogicalKeyConflict], tuple[()]]:
+        return partial(
+            type(self), tenant=self.tenant, kind=self.kind, logical_key=self.logical_key, job_id=self.job_id
+        ), ()
+
 
 class SubmissionUnresolved(OutboxError):  # noqa: N818 - named by what happened
     """Another transaction holds this key and its job can't be read from here; retry the whole transaction."""
@@ -108,6 +114,9 @@ class JobNotFound(OutboxError):  # noqa: N818 - named by what happened
     def __init__(self, job_id: UUID) -> None:
         self.job_id = job_id
         super().__init__(f"no job has the id {job_id}")
+
+    def __reduce__(self) -> tuple[type[JobNotFound], tuple[UUID]]:
+        return type(self), (self.job_id,)
 
 
 class SchemaMismatch(OutboxError):  # noqa: N818 - named by what happened

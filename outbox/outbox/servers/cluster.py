@@ -114,8 +114,8 @@ class Cluster:
                 return
             self._server.send_signal(signal.SIGINT)
             self._reap(STOP)
-            # A client that connected during the stop and says nothing can hold it up for a minute, even against
-            # SIGQUIT: the postmaster waits for the child that turns it away without signalling it.
+            # Seen with PostgreSQL 15: a client that was left waiting by a pause and never went on held up a stop
+            # for 60 seconds, through SIGQUIT too. So the next degree is SIGKILL, to the sessions as well.
             self.kill()
 
     def kill(self) -> None:

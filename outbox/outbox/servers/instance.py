@@ -1,7 +1,7 @@
 """One private server's folder and processes, as the caller sees them; the guard sees them from outside."""
 
 import os
-import shutil
+import secrets
 import signal
 import subprocess
 import sys
@@ -32,23 +32,30 @@ class Instance:
 
     def __init__(self, name: str, who: Account | None) -> None:
         self.who = who
-        self.folder = _make_folder(f"outbox-{name}-", who)
+        self.folder = _folder_for(who) / f"outbox-{name}-{secrets.token_hex(6)}"
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._processes: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
         self._count = 0
+        # The guard is there before the folder, so that there is no moment in which a death leaves one behind.
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, str(self.folder), str(self._owner)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
         try:
+            self.folder.mkdir(mode=0o700)
+        except OSError as error:
+            self._dismiss()  # before anything: a folder that was there is not ours to remove
+            raise StartFailed(f"{self.folder} can't be made: {error.strerror}") from error
+        try:
+            self._give(self.folder)
             self.make_folder(guard.RECORDS)
-            self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", guard.__file__, str(self.folder), str(self._owner)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                start_new_session=True,
-            )
         except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.close()
             raise
 
     def make_folder(self, name: str) -> Path:
@@ -125,26 +132,29 @@ class Instance:
         try:
             self._guard.wait(guard.GRACE + guard.REMOVE)
         except subprocess.TimeoutExpired:
-            self._guard.kill()
-            self._guard.wait()
+            self._dismiss()
         guard.end(self.folder)  # nothing is left to do unless the guard itself was killed
         for process, _ in list(self._processes.values()):
             self.reap(process, guard.GRACE)
+
+    def _dismiss(self) -> None:
+        """End the guard before it can do anything."""
+        self._guard.kill()
+        self._guard.wait()
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
 
     def _give(self, path: Path) -> None:
         if self.who is not None:
             os.chown(path, self.who.uid, self.who.gid)
 
 
-def _make_folder(prefix: str, who: Account | None) -> Path:
-    """Make a temporary folder that `who` can reach: root's own temporary folder may be closed to others."""
-    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108 - mkdtemp makes it safe
+def _folder_for(who: Account | None) -> Path:
+    """Return a folder for temporary files that `who` can reach: root's own may be closed to others."""
+    for parent in map(Path, (tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108 - names are random
         with suppress(OSError):
-            if who is None or reachable(Path(parent), who):
-                folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-                if who is not None:
-                    os.chown(folder, who.uid, who.gid)
-                return folder
+            if reachable(parent, who):
+                return parent
     name = "the current user" if who is None else who.name
     raise StartFailed(f"no temporary folder that {name} can use")
 
