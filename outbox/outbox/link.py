@@ -55,6 +55,7 @@ class Link:
         name: what pg_stat_activity shows, for example "outbox-relay/release".
         statement_timeout_s: the longest that one statement may take on the server.
         lock_timeout_s: the longest that one statement may wait for a lock.
+        durable: False where a commit may be forgotten by a crash of the server, because it is found out again.
 
     A forked child opens a connection of its own and leaves the parent's alone.
 
@@ -72,6 +73,7 @@ class Link:
         statement_timeout_s: float = 15,
         lock_timeout_s: float = 5,
         pooled: bool = False,
+        durable: bool = True,
     ) -> None:
         self.statements = statements
         self._arguments: dict[str, Any] = dict(database_conninfo(url, application_name=name))
@@ -80,6 +82,8 @@ class Link:
                 f"-c statement_timeout={int(statement_timeout_s * 1000)} -c lock_timeout={int(lock_timeout_s * 1000)} "
                 f"-c idle_in_transaction_session_timeout={int(statement_timeout_s * 4000)}"
             )
+            if not durable:
+                limits += " -c synchronous_commit=off"
             self._arguments["options"] = " ".join(filter(None, (self._arguments.get("options"), limits)))
         self._connection: psycopg.Connection[Any] | None = None
         self._owner = os.getpid()

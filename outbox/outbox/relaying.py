@@ -44,17 +44,29 @@ def due_queues(link: Link, *, runway: int) -> list[DueQueue]:
 
 
 def release(
-    link: Link, queue: str, *, batch: int, rehint_after_s: float, rehint_max_s: float = 300
+    link: Link, queue: str, *, batch: int, rehint_after_s: float, rehint_max_s: float = 300, overdue_s: float = 0
 ) -> list[ReleasedHint]:
-    """Mark up to `batch` due hints of a queue released and return them in the order in which they should go."""
-    rows = link.run("release", queue=queue, batch=batch, rehint_after_s=rehint_after_s, rehint_max_s=rehint_max_s)
+    """Mark up to `batch` due hints of a queue released and return them in the order in which they should go.
+
+    With `overdue_s` only those that have been due for so long: a relay would have released them by then.
+    """
+    rows = link.run(
+        "release",
+        queue=queue,
+        batch=batch,
+        overdue_s=overdue_s,
+        rehint_after_s=rehint_after_s,
+        rehint_max_s=rehint_max_s,
+    )
     hints = [ReleasedHint(row.job_id, row.release_count, row.order_key) for row in rows]
     return sorted(hints, key=lambda hint: (hint.order_key, hint.job_id))
 
 
-def unrelease(link: Link, hints: Sequence[ReleasedHint], *, pause_s: float, reason: str) -> int:
+def unrelease(
+    link: Link, hints: Sequence[ReleasedHint], *, pause_s: float, reason: str, blameless: bool = False
+) -> int:
     """Owe these hints again after `pause_s`, unless a claim or another release has overtaken them. Return how many
-    were.
+    were. `blameless`: the release is not counted, so that the broker's own outages don't stretch any delay.
     """
     return len(
         link.run(
@@ -63,6 +75,7 @@ def unrelease(link: Link, hints: Sequence[ReleasedHint], *, pause_s: float, reas
             release_counts=[hint.release_count for hint in hints],
             pause_s=pause_s,
             reason=reason,
+            blameless=blameless,
         )
     )
 

@@ -56,7 +56,7 @@ class Statements:
         """Return statement `name` as a SQLAlchemy text clause, for any PostgreSQL driver."""
         found = self._text.get(name)
         if found is None:
-            quoted = self._quoted.replace("\\", "\\\\").replace(":", "\\:")
+            quoted = self._quoted.replace(":", "\\:")
             found = sa.text(_template(name).replace("{schema}", quoted))
             self._text[name] = found
         return found

@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import Session
 
 from outbox.side_lookup import find_committed
-from outbox.statements import Statements, statements_for
+from outbox.statements import statements_for
 from outbox.submission import Submission, rows_json
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, NameRefused, Payload, SubmissionUnresolved
 
@@ -147,12 +147,13 @@ def _write(connection: sa.Connection, submissions: list[Submission], schema: str
     waiting = dict(enumerate(submissions))
     for _ in range(_TRIES):
         numbers, batch = list(waiting), list(waiting.values())
-        for row in statements.run_within(connection, "enqueue", {"rows": rows_json(batch)}):
-            submission = batch[row.ordinal]
-            ref = _resolve(connection, statements, submission, row)
-            if ref is not None:
-                refs[numbers[row.ordinal]] = ref
-                del waiting[numbers[row.ordinal]]
+        rows = {row.ordinal: row for row in statements.run_within(connection, "enqueue", {"rows": rows_json(batch)})}
+        unseen = [ordinal for ordinal, row in rows.items() if row.job_id is None]
+        rows |= zip(unseen, find_committed(connection, statements, [batch[n] for n in unseen]), strict=True)
+        for ordinal, row in rows.items():
+            if row is not None:
+                refs[numbers[ordinal]] = _reference(batch[ordinal], row)
+                del waiting[numbers[ordinal]]
         if not waiting:
             return [refs[number] for number in range(len(submissions))]
     raise SubmissionUnresolved(
@@ -160,12 +161,7 @@ def _write(connection: sa.Connection, submissions: list[Submission], schema: str
     )
 
 
-def _resolve(connection: sa.Connection, statements: Statements, submission: Submission, row: Any) -> JobRef | None:
-    """Turn one answer into a reference, or None if the key's job can't be seen and the statement must run again."""
-    if row.job_id is None:
-        row = find_committed(connection, statements, submission)
-        if row is None:
-            return None
+def _reference(submission: Submission, row: Any) -> JobRef:
     created = bool(getattr(row, "created", False))
     job_id = row.job_id if isinstance(row.job_id, UUID) else UUID(str(row.job_id))
     if not created and row.job_digest != submission.digest:

@@ -12,16 +12,18 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from outbox_schemas.errors import PayloadError
 
-__all__ = ["MAX_DEPTH", "MAX_INT_DIGITS", "check_exact", "digest"]
+__all__ = ["MAX_DEPTH", "MAX_INT_DIGITS", "as_stored", "check_exact", "digest"]
 
 MAX_DEPTH = 64
 # The lowest value that sys.set_int_max_str_digits accepts: within it, no configuration of Python refuses the number.
 MAX_INT_DIGITS = 640
 _INT_LIMIT = 10**MAX_INT_DIGITS
+_EXPONENT = re.compile(r"\d[eE][+-]?\d")
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -48,6 +50,18 @@ def digest(document: Any) -> bytes:
     """
     canonical = json.dumps(_plain(document), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).digest()
+
+
+def as_stored(text: str) -> str:
+    """Return a JSON text with its numbers as jsonb gives them back: without exponents, 1e23 as a whole number."""
+    if not _EXPONENT.search(text):
+        return text
+    return json.dumps(json.loads(text, parse_float=_without_exponent))
+
+
+def _without_exponent(number: str) -> int | float:
+    exponent = Decimal(number).as_tuple().exponent
+    return int(Decimal(number)) if isinstance(exponent, int) and exponent >= 0 else float(number)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError, from_json
 
 from outbox_schemas.errors import PayloadError
-from outbox_schemas.exactness import check_exact, digest
+from outbox_schemas.exactness import as_stored, check_exact, digest
 from outbox_schemas.names import check_key, check_name
 
 __all__ = ["MAX_PAYLOAD_BYTES", "Document", "Payload"]
@@ -98,7 +98,7 @@ class Payload(BaseModel):
 
     def _check_round_trip(self, text: str) -> None:
         try:
-            again = type(self).model_validate_json(text)
+            again = type(self).model_validate_json(as_stored(text))
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             path = ".".join(("payload", *map(str, first["loc"])))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import psycopg
-
 from support.database import Database
 
 _ENDED = "('succeeded', 'failed', 'cancelled')"
@@ -90,17 +88,14 @@ _RULES = {
 }
 
 
+# One statement, one snapshot: the rows may be moving.
+_ALL = " UNION ALL ".join(f"SELECT '{rule}', broken.* FROM ({query}) AS broken" for rule, query in _RULES.items())
+
+
 def check_invariants(database: Database) -> list[str]:
     """Return every violation of invariants 1, 3, 4, 6, 7 and 11 as text; empty when all hold.
 
     Invariants 2 and 5 are about what is not there: a rolled-back submission leaves neither row, and a stale token
     nothing, so either would show as a broken pair, a doubled token or a miscounted attempt.
     """
-    with psycopg.connect(database.url) as connection:
-        # One snapshot for all rules: the rows may be moving.
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        return [
-            f"{rule}: job {job_id}"
-            for rule, query in _RULES.items()
-            for (job_id,) in connection.execute(database.sql(query)).fetchall()
-        ]
+    return sorted(f"{rule}: job {job_id}" for rule, job_id in database.rows(_ALL))

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a bound: what tests do instead of sleeping for luck."""
+"""Waiting on a condition, with a bound."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-def wait_until(probe: Callable[[], T], timeout_s: float = 15.0, every_s: float = 0.02) -> T:
-    """Return the first true answer of `probe`; fail with its last answer if none comes in time."""
-    end = time.monotonic() + timeout_s
+def until(condition: Callable[[], _T], *, within_s: float = 20, every_s: float = 0.01) -> _T:
+    """Return the condition's first true value; fail if there is none within the bound."""
+    deadline = time.monotonic() + within_s
     while True:
-        answer = probe()
-        if answer:
-            return answer
-        if time.monotonic() > end:
-            raise AssertionError(f"not so within {timeout_s:g} s; last answer: {answer!r}")
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not true within {within_s} s"
         time.sleep(every_s)

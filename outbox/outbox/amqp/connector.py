@@ -1,9 +1,8 @@
-"""Opens the connection, and opens it again: with growing, jittered pauses and one log line every few seconds at
-most.
-"""
+"""Opens the connection, and opens it again: with growing, jittered pauses and few log lines."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -20,6 +19,7 @@ from outbox.urls import AmqpAddress
 __all__ = ["Connector"]
 
 AWAY = "broker"
+_LAST_CALLBACKS_S = 0.1
 
 
 class Closed(Protocol):
@@ -81,9 +81,7 @@ class Connector:
             self._again(error)
 
     def give_up(self, reason: str) -> None:
-        """Drop the connection without the broker's consent, which a blocked or frozen broker never gives; connect
-        again.
-        """
+        """Drop the connection and connect again, without asking the broker: a frozen one never answers."""
         connection = self.connection
         if connection is not None and connection is not self._given_up:
             self._given_up = connection
@@ -91,21 +89,31 @@ class Connector:
             self._loop.add_callback_threadsafe(lambda: _abort(connection, reason))
 
     def close(self, within_s: float) -> None:
-        """Close the connection politely and stop the loop, after `within_s` in any case."""
+        """Close the connection politely and stop the loop; by force after `within_s`."""
         self._closing = True
-        self._loop.call_later(within_s, self._loop.stop)
         connection = self.connection
-        if connection is None or not connection.is_open:
+        if connection is None:
             self._loop.stop()
             return
-        connection.close()
+        self._loop.call_later(within_s, self._force)
+        if connection.is_open:
+            connection.close()
+        elif not connection.is_closing:
+            _abort(connection, "closed while connecting")
 
     def abandon(self) -> None:
-        """Let go of a connection that is still there after the loop has stopped."""
+        """Let go of a connection that is still there although the loop has stopped; only on it does a socket close."""
         self._closing = True
         if self.connection is not None:
-            _abort(self.connection, "closed")
+            self._force()
+            with contextlib.suppress(Exception):  # whatever stopped the loop may do so again
+                self._loop.start()
             self.connection = None
+
+    def _force(self) -> None:
+        if self.connection is not None:
+            _abort(self.connection, "closed")
+        self._loop.call_later(_LAST_CALLBACKS_S, self._loop.stop)
 
     def _on_open(self, _connection: object) -> None:
         suppressed = self._limited.forget(AWAY)
@@ -144,8 +152,6 @@ class Connector:
 
 
 def _abort(connection: SelectConnection, reason: str) -> None:
-    """End a connection at once. pika's `close` waits for the broker's answer without a bound, so its own last resort
-    is used.
-    """
+    """End a connection at once. pika's `close` waits for an answer without a bound; this doesn't."""
     if not connection.is_closed:
         connection._terminate_stream(StreamLostError(reason))  # noqa: SLF001

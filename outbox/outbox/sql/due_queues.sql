@@ -1,7 +1,8 @@
 -- Purpose: name the queues in which a hint is due, each with the number of hints that are out and unclaimed.
 -- Transition: none
 -- Parameters: runway (no count goes beyond it)
--- Locks: none. Index: outbox_owed, one probe per distinct queue; outbox_released for the counts.
+-- Locks: none. Index: outbox_owed, one probe per distinct queue; outbox_released for the counts. Each limit has an order, or the planner
+--   would read the table from its start in the hope of meeting a fitting row soon.
 WITH RECURSIVE known(queue) AS (
   (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue LIMIT 1)
   UNION ALL
@@ -10,12 +11,14 @@ WITH RECURSIVE known(queue) AS (
 )
 SELECT k.queue, (
     SELECT count(*) FROM (
-      SELECT 1 FROM {schema}.outbox AS r WHERE r.phase = 'released' AND r.queue = k.queue LIMIT CAST(:runway AS integer)
+      SELECT 1 FROM {schema}.outbox AS r WHERE r.phase = 'released' AND r.queue = k.queue
+      ORDER BY r.released_at LIMIT CAST(:runway AS integer)
     ) AS out
   ) AS released
 FROM known AS k
-WHERE k.queue IS NOT NULL AND EXISTS (
-  SELECT 1 FROM {schema}.outbox AS d
+WHERE k.queue IS NOT NULL AND (
+  SELECT true FROM {schema}.outbox AS d
   WHERE d.phase = 'owed' AND d.queue = k.queue
     AND d.order_key <= (SELECT {schema}.clock()) + interval '100 minutes' AND d.due_at <= (SELECT {schema}.clock())
+  ORDER BY d.order_key LIMIT 1
 )

@@ -1,11 +1,11 @@
 -- Purpose: pick the hints of one queue that go next, in order, and mark them released.
 -- Transition: none (phase owed -> released)
--- Parameters: queue, batch, rehint_after_s and rehint_max_s (when an unclaimed hint counts as lost: doubling with each release)
+-- Parameters: queue, batch, overdue_s (how long a hint must have been due at least), rehint_after_s and rehint_max_s (when an unclaimed hint counts as lost: doubling with each release)
 -- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed.
 WITH due AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.phase = 'owed' AND o.queue = :queue
-    AND o.order_key <= (SELECT {schema}.clock()) + interval '100 minutes' AND o.due_at <= (SELECT {schema}.clock())
+    AND o.order_key <= (SELECT {schema}.clock()) + interval '100 minutes' AND o.due_at <= (SELECT {schema}.clock()) - make_interval(secs => CAST(:overdue_s AS float8))
   ORDER BY o.order_key LIMIT CAST(:batch AS integer)
   FOR UPDATE SKIP LOCKED
 )

@@ -7,6 +7,7 @@ CREATE FUNCTION {schema}.clock() RETURNS timestamptz
   AS 'SELECT pg_catalog.clock_timestamp()';
 
 -- The book of record. No index on a column that a transition changes, and room on each page: both updates of a job's life stay heap-only.
+-- 40: a batch moves whole pages at once, and the row grows by its lease. Less room costs more space, in dead versions elsewhere (measured).
 -- The lease columns say who holds the job while it is running, and who held it last afterwards; the token is gone with the end.
 -- How long the lease lasts stands in the outbox row alone, so that a heartbeat never touches this table.
 CREATE TABLE {schema}.jobs (
@@ -51,7 +52,7 @@ CREATE TABLE {schema}.jobs (
   CONSTRAINT jobs_lease CHECK ((state = 'running') = (lease_token IS NOT NULL)),
   CONSTRAINT jobs_finished CHECK ((state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
   CONSTRAINT jobs_attempts CHECK (uncharged_attempts >= 0 AND uncharged_attempts <= attempt_count)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 40);
 
 -- The hot to-do list: one row for each job that has not ended. No foreign key: its check would lock the job row before this one's turn.
 -- order_key = due_at - priority minutes, fixed at insert: priority with aging and no updates.

@@ -1,0 +1,152 @@
+"""Keeping time: expired leases, jobs past their deadline, hints that were lost. Each step stands alone.
+
+Any number of relays may do this at once; each row is moved by one of them.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from outbox.barriers import Barrier, hit
+from outbox.keeping import expire_deadlines, recover_leases
+from outbox.link import Link, is_connection_trouble
+from outbox.relaying import overdue_queues, recover_hints
+from outbox.settings import RelaySettings
+from outbox_relay.counters import Counters
+from outbox_relay.trouble import Trouble
+from outbox_schemas import JobState
+
+__all__ = ["Depths", "Keeper", "hint_step", "time_steps"]
+
+BATCH = 500
+HINT_BATCH = 1000
+# After so many full batches the other steps get their turn.
+MAX_BATCHES = 100
+# A broker that has been away for so long holds nothing that is worth waiting for; consumers do without it
+# from then on.
+UNREACHABLE_AFTER_S = 5.0
+DEPTH_TIMEOUT_S = 2.0
+DEPTHS_WITHIN_S = 5.0
+
+Step = Callable[[Link], None]
+
+
+class Depths(Protocol):
+    """The publisher, as the keeper knows it."""
+
+    @property
+    def away_s(self) -> float:
+        """Seconds for which there has been no connection."""
+
+    def depth(self, queue: str, timeout_s: float) -> int | None:
+        """Return how many messages wait in a queue, or None if that can't be told."""
+
+
+class Keeper:
+    """Runs its steps every `every_s` seconds on one thread with a link of its own.
+
+    Args:
+        name: the loop's name in the log.
+        link: its own connection.
+        steps: what to do; one that fails doesn't keep the others from their turn.
+        settings: the relay's.
+        stop: ends `run` when set.
+    """
+
+    def __init__(
+        self, name: str, link: Link, steps: Sequence[Step], settings: RelaySettings, *, stop: threading.Event
+    ) -> None:
+        self._link = link
+        self._steps = [(step, Trouble(name, settings.connect_backoff_max_s)) for step in steps]
+        self._every_s = settings.sweep_every_s
+        self._stop = stop
+
+    def run(self) -> None:
+        """Sweep until `stop` is set."""
+        try:
+            while not self._stop.is_set():
+                self._stop.wait(max(self._every_s, self.sweep()))
+        finally:
+            self._link.close()
+
+    def sweep(self) -> float:
+        """Run each step once and return how long the failures among them want to pause, in seconds."""
+        pause_s = 0.0
+        for step, trouble in self._steps:
+            try:
+                step(self._link)
+                trouble.over()
+            except Exception as error:  # noqa: BLE001 - one step's failure must not stop the others
+                pause = trouble.report(error)
+                if is_connection_trouble(error):  # the others have the same connection
+                    return pause
+                # A step that fails by itself is tried again at the usual pace; its neighbours don't wait for
+                # it.
+                pause_s = min(pause, self._every_s)
+        return pause_s
+
+
+def time_steps(counters: Counters) -> list[Step]:
+    """Return the steps that only the database's clock decides."""
+
+    def leases(link: Link) -> None:
+        for _ in range(MAX_BATCHES):
+            with link.transaction():
+                recovered = recover_leases(link, batch=BATCH)
+                if recovered:
+                    hit(Barrier.RELAY_BEFORE_RECOVERY)
+            if recovered:
+                hit(Barrier.RELAY_AFTER_RECOVERY)
+            failed = sum(lease.state is JobState.FAILED for lease in recovered)
+            counters.add("recovered_leases", len(recovered))
+            counters.add("failed_by_lost_lease", failed)
+            if len(recovered) < BATCH:
+                return
+
+    def deadlines(link: Link) -> None:
+        for _ in range(MAX_BATCHES):
+            expired = len(expire_deadlines(link, batch=BATCH))
+            counters.add("expired", expired)
+            if expired < BATCH:
+                return
+
+    return [leases, deadlines]
+
+
+def hint_step(broker: Depths | None, settings: RelaySettings, counters: Counters) -> Step:
+    """Return the step that owes lost hints again. One that still waits at the broker isn't lost: it asks.
+
+    Where no broker is set, or none has been reachable for a while, every overdue hint counts as lost. Should
+    the broker come back with some of them, they are duplicates, and a duplicate changes nothing.
+    """
+
+    def hints(link: Link) -> None:
+        overdue = overdue_queues(link)
+        if not overdue:
+            return
+        empty = None if broker is None or broker.away_s > UNREACHABLE_AFTER_S else _empty(broker, overdue)
+        for _ in range(MAX_BATCHES):
+            count = recover_hints(link, empty, busy_after_s=settings.rehint_busy_after_s, batch=HINT_BATCH)
+            counters.add("recovered_hints", count)
+            if count < HINT_BATCH:
+                return
+
+    return hints
+
+
+def _empty(broker: Depths, queues: Sequence[str]) -> list[str]:
+    """Return the queues that the broker shows empty, as far as it tells in time."""
+    deadline = time.monotonic() + DEPTHS_WITHIN_S
+    empty = []
+    # In another order each time, so that slow answers about some queues don't hide the others for ever.
+    for queue in random.sample(queues, len(queues)):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            break
+        if broker.depth(queue, min(DEPTH_TIMEOUT_S, left_s)) == 0:
+            empty.append(queue)
+    return empty

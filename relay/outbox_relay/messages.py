@@ -1,0 +1,58 @@
+"""What travels between release loop and broker: messages of one or more hints, and how each ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import uuid4
+
+from outbox.relaying import ReleasedHint
+from outbox_schemas.hint import MAX_HINT_JOBS
+
+__all__ = ["Message", "Outcome", "Settled", "pack", "per_message"]
+
+# A batch becomes at least about this many messages where it can, so that it spreads over the consumers that
+# wait.
+SPREAD = 64
+
+
+class Outcome(StrEnum):
+    """The one end of a message that was handed to the publisher."""
+
+    CONFIRMED = "confirmed"
+    """The broker has taken it, durably."""
+    NACKED = "nacked"
+    """The broker refused it, for example because the queue is full."""
+    RETURNED = "returned"
+    """The queue doesn't exist."""
+    CUT_OFF = "cut_off"
+    """Nobody knows: the connection was lost, or the answer did not come in time. Or it was never sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One broker message: hints of one queue, under an id that a returned message is recognised by."""
+
+    id: str
+    queue: str
+    hints: tuple[ReleasedHint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A message and its outcome."""
+
+    message: Message
+    outcome: Outcome
+
+
+def per_message(batch: int, most: int) -> int:
+    """Return how many hints one message carries: 1 where few wait, up to `most` (and 100) under load."""
+    return max(1, min(batch // SPREAD, most, MAX_HINT_JOBS))
+
+
+def pack(queue: str, hints: Sequence[ReleasedHint], most: int) -> list[Message]:
+    """Return the hints as messages, in their order. There are never more messages than hints."""
+    size = per_message(len(hints), most)
+    return [Message(uuid4().hex, queue, tuple(hints[start : start + size])) for start in range(0, len(hints), size)]

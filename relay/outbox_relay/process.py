@@ -1,0 +1,169 @@
+"""The relay as a process: its threads, how they are watched, and how they end.
+
+The main thread does no work. It waits for a signal, and for the one thing that must never happen unseen: that
+a thread dies while the process stays. Then the process ends with an error, and whoever started it starts it
+again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from outbox.link import Link
+from outbox.settings import Settings, load
+from outbox.statements import statements_for
+from outbox_relay.broker import Publisher
+from outbox_relay.counters import Counters
+from outbox_relay.keeper import Keeper, hint_step, time_steps
+from outbox_relay.release_loop import ReleaseLoop
+from outbox_relay.signals import Requests, counted_signals
+
+__all__ = ["run"]
+
+log = logging.getLogger("outbox.relay")
+
+DONE = 0
+DEFECT = 4
+HURRIED = 128
+WATCH_EVERY_S = 0.1
+REPORT_EVERY_S = 60.0
+# Of the grace period, what is kept for closing the connection and handing back.
+RESERVE_S = 3.0
+
+
+def run(settings: Settings | None = None, *, stop: threading.Event | None = None) -> int:
+    """Run a relay until SIGTERM, SIGINT or `stop`, and return its exit code.
+
+    Args:
+        settings: all settings; None loads them from the environment and the file that it names.
+        stop: ends the relay when set. Signals are handled too if this is the main thread.
+
+    Returns:
+        0 after an orderly end; 4 if a thread died of a defect; 128 + the signal's number if a second signal
+        cut the end short.
+
+    Raises:
+        SettingsError: no database is named, or a setting is refused.
+
+    It starts whether or not the servers can be reached, and waits for them. Without an AMQP URL it only keeps
+    time.
+    """
+    settings = settings if settings is not None else load()
+    settings.conninfo()  # refuses a missing address before any thread is started
+    relay = _Relay(settings, stop if stop is not None else threading.Event())
+    with counted_signals() as requests:
+        return relay.run(requests)
+
+
+class _Relay:
+    def __init__(self, settings: Settings, asked: threading.Event) -> None:
+        self._settings = settings
+        self._asked = asked
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._counters = Counters()
+        self._drain_until = 0.0
+        self._publisher = self._make_publisher()
+        self._threads: list[threading.Thread] = []
+        self._died: list[str] = []
+
+    def run(self, requests: Requests) -> int:
+        self._start()
+        self._watch(requests)
+        asked_at = time.monotonic()
+        grace_s = self._settings.relay.grace_s
+        self._drain_until = asked_at + grace_s - min(RESERVE_S, grace_s / 2)
+        self._stop.set()
+        self._wake.set()
+        log.info("the relay stops", extra={"grace_s": grace_s})
+        hurried = self._join(requests, asked_at + grace_s)
+        if self._died and self._publisher is not None:
+            self._publisher.close(RESERVE_S / 2)  # otherwise the release thread has done it
+        log.info("the relay has stopped", extra=self._counters.snapshot())
+        if self._died:
+            return DEFECT
+        return HURRIED + requests.last if hurried else DONE
+
+    def _start(self) -> None:
+        settings, counters = self._settings, self._counters
+        log.info("the relay starts", extra={"schema": settings.schema_name, "broker": self._publisher is not None})
+        self._spawn(
+            "time",
+            Keeper("time", self._link("time"), time_steps(counters), settings.relay, stop=self._stop).run,
+        )
+        hints = [hint_step(self._publisher, settings.relay, counters)]
+        self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
+        if self._publisher is None:
+            log.warning("no AMQP URL is set: the relay keeps time only, and consumers take jobs from the database")
+        else:
+            self._publisher.start()
+            self._spawn("release", self._release(self._publisher))
+
+    def _make_publisher(self) -> Publisher | None:
+        address = self._settings.amqp()
+        return None if address is None else Publisher(address, self._settings, self._wake)
+
+    def _link(self, name: str, *, durable: bool = True) -> Link:
+        url = self._settings.database_url
+        return Link(
+            url.get_secret_value() if url is not None else None,
+            statements_for(self._settings.schema_name),
+            name=f"outbox-relay/{name}",
+            durable=durable,
+        )
+
+    def _release(self, publisher: Publisher) -> Callable[[], None]:
+        """Return the release thread's whole life: release, wait for confirms, close, hand back the rest."""
+        # A release that a crash of the server forgets is owed still: its hint goes out twice, which harms nothing.
+        link = self._link("release", durable=False)
+        loop = ReleaseLoop(link, publisher, self._settings.relay, self._counters, stop=self._stop, wake=self._wake)
+
+        def live() -> None:
+            loop.run()
+            loop.finish(self._drain_until)
+            publisher.close(RESERVE_S / 2)
+            try:
+                loop.hand_back()
+            except Exception as error:
+                log.warning("hints could not be handed back; they are found again later", exc_info=error)
+            link.close()
+
+        return live
+
+    def _spawn(self, name: str, target: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                target()
+            except BaseException as error:
+                log.critical("a thread of the relay died", extra={"loop": name}, exc_info=error)
+                self._died.append(name)
+
+        thread = threading.Thread(target=guarded, name=f"outbox-relay-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _watch(self, requests: Requests) -> None:
+        """Wait until somebody asks for the end, or a thread has died."""
+        reported, told_at = self._counters.snapshot(), time.monotonic()
+        while not (requests.count or self._died or self._asked.wait(WATCH_EVERY_S)):
+            if self._publisher is not None and not self._publisher.alive:
+                self._died.append("broker")
+            if time.monotonic() - told_at >= REPORT_EVERY_S:
+                told_at, now = time.monotonic(), self._counters.snapshot()
+                if now != reported:
+                    log.info("so far", extra=now)
+                    reported = now
+
+    def _join(self, requests: Requests, deadline: float) -> bool:
+        """Wait for the threads, until `deadline` or a second signal; return whether a signal cut it short."""
+        while any(thread.is_alive() for thread in self._threads):
+            if requests.count > 1:
+                return True
+            if time.monotonic() >= deadline:
+                log.warning("the grace period is over; what is still open is found again later")
+                return False
+            time.sleep(0.02)
+        return False

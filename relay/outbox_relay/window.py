@@ -1,0 +1,78 @@
+"""The bounded room between release loop and publisher: what is out, what came back, what may go."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+from outbox_relay.messages import Message, Outcome, Settled
+
+__all__ = ["Window"]
+
+
+class Window:
+    """Counts messages from their admission to the moment when their outcome is taken. Thread-safe.
+
+    A message holds its place until `take` has handed over its outcome. So the number of messages in memory is
+    bounded by `size` whoever is slow: the broker, the database or this process.
+
+    Args:
+        size: the most messages at once.
+        wake: set when somebody should take outcomes soon: one isn't a confirm, or `free` has said 0 since the
+            last time. Confirms alone can wait; waking for each of them would make small batches of a large
+            load.
+    """
+
+    def __init__(self, size: int, wake: threading.Event) -> None:
+        self._size = size
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._outstanding: dict[str, Message] = {}
+        self._starved = False
+        self._settled: deque[Settled] = deque()
+
+    @property
+    def outstanding(self) -> int:
+        """Messages whose outcome isn't known yet."""
+        return len(self._outstanding)
+
+    def free(self, most: int | None = None) -> int:
+        """Return how many more messages may be admitted, if no more than `most` shall be out."""
+        with self._lock:
+            size = self._size if most is None else min(self._size, most)
+            left = max(0, size - len(self._outstanding) - len(self._settled))
+            self._starved = self._starved or left == 0
+            return left
+
+    def admit(self, messages: Iterable[Message]) -> None:
+        """Count messages as out."""
+        with self._lock:
+            self._outstanding.update((message.id, message) for message in messages)
+
+    def settle(self, settled: Iterable[Settled]) -> None:
+        """Put down outcomes to be taken. Only the first outcome of a message counts."""
+        with self._lock:
+            new = [one for one in settled if self._outstanding.pop(one.message.id, None) is not None]
+            self._settled.extend(new)
+            urgent = bool(new) and (self._starved or any(one.outcome is not Outcome.CONFIRMED for one in new))
+            self._starved = self._starved and not new
+        if urgent:
+            self._wake.set()
+
+    def cut_off(self, messages: Iterable[Message]) -> None:
+        """Put down that these messages were cut off."""
+        self.settle([Settled(message, Outcome.CUT_OFF) for message in messages])
+
+    def cut_off_all(self) -> None:
+        """Put down that whatever is still out was cut off, wherever it got stuck."""
+        with self._lock:
+            left = list(self._outstanding.values())
+        self.cut_off(left)
+
+    def take(self) -> list[Settled]:
+        """Return all outcomes since the last call, each once."""
+        with self._lock:
+            taken = list(self._settled)
+            self._settled.clear()
+        return taken

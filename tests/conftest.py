@@ -1,0 +1,121 @@
+"""What every test may use: a PostgreSQL and a RabbitMQ per run, a fresh migrated database and names per test."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from sqlalchemy import Engine
+
+from outbox.servers import NoServer
+from support.database import Database, cloned
+from support.servers import RemoteServers, RunServers, ServerDesk
+
+_SERVERS = pytest.StashKey[RunServers | RemoteServers]()
+_DESK = pytest.StashKey[ServerDesk]()
+_KEPT_VARIABLES = frozenset({"OUTBOX_DATABASE_URL", "OUTBOX_AMQP_URL"})
+_NEEDS = {"postgres_server": "template", "rabbitmq_server": "rabbitmq"}
+
+# No test fails for the machine being slow, and a failure prints how to repeat it.
+settings.register_profile("outbox", deadline=None, print_blob=True)
+settings.load_profile("outbox")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Become the owner of the run's servers, or a client of the owner."""
+    for name in [name for name in os.environ if name.startswith("OUTBOX_") and name not in _KEPT_VARIABLES]:
+        del os.environ[name]
+    workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if workerinput is None:
+        config.stash[_SERVERS] = RunServers()
+    else:
+        config.stash[_SERVERS] = RemoteServers(workerinput["server_desk"], workerinput["server_key"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a new worker where the run's owner answers."""
+    config: pytest.Config = node.config
+    if _DESK not in config.stash:
+        servers = config.stash[_SERVERS]
+        assert isinstance(servers, RunServers)
+        config.stash[_DESK] = ServerDesk(servers)
+    node.workerinput["server_desk"] = config.stash[_DESK].address
+    node.workerinput["server_key"] = config.stash[_DESK].key
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what this run has started."""
+    if _DESK in config.stash:
+        config.stash[_DESK].close()
+    if _SERVERS in config.stash:
+        config.stash[_SERVERS].close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Have the servers that collected tests need started side by side, outside any test's time limit."""
+    if session.config.option.collectonly:
+        return None
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    servers = session.config.stash[_SERVERS]
+    try:
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            list(pool.map(servers.get, sorted(_NEEDS[name] for name in fixtures & _NEEDS.keys())))
+    except NoServer as error:
+        message = f"The tests can't run: {error}"
+        if isinstance(servers, RunServers):
+            pytest.exit(message, returncode=3)
+        session.shouldstop = message  # the controller is told at this worker's end, and ends the run
+        return True
+    return None
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest) -> str:
+    """Return the URL of the run's PostgreSQL. Never stop it; make and drop databases of your own."""
+    url: str = request.config.stash[_SERVERS].get("postgres")
+    return url
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server(request: pytest.FixtureRequest) -> str:
+    """Return the URL of the run's RabbitMQ. Never stop it; start every name with the fixture `prefix`."""
+    url: str = request.config.stash[_SERVERS].get("rabbitmq")
+    return url
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, postgres_server: str) -> Iterator[Database]:
+    """Yield a fresh migrated database of this test's own."""
+    with cloned(request.config.stash[_SERVERS].get("template")) as database:
+        yield database
+
+
+@pytest.fixture
+def database_url(database: Database) -> str:
+    """Return the URL of this test's own database."""
+    return database.url
+
+
+@pytest.fixture
+def engine(database: Database) -> Engine:
+    """Return an engine on this test's own database."""
+    return database.engine()
+
+
+@pytest.fixture
+def amqp_url(rabbitmq_server: str) -> str:
+    """Return the URL of the run's RabbitMQ."""
+    return rabbitmq_server
+
+
+@pytest.fixture
+def prefix() -> str:
+    """Return what this test's exchanges and queues must start with."""
+    return f"test-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,209 @@
+"""What the relay does because time passes: leases, deadlines, lost hints; with and without a broker."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from outbox.leasing import Ability, Worker, claim
+from outbox.relaying import ReleasedHint, release
+from outbox_relay.counters import Counters
+from outbox_relay.keeper import Keeper, hint_step, time_steps
+from outbox_relay.messages import Message, Outcome, Settled
+from outbox_relay.release_loop import ReleaseLoop
+
+from .test_publishing import released
+
+
+class Cut:
+    """A publisher that has lost some hints and takes no more."""
+
+    free = 0
+    outstanding = 0
+    answering = False
+
+    def __init__(self, hints: list[ReleasedHint]) -> None:
+        self._left = [Settled(Message("m", "q", tuple(hints)), Outcome.CUT_OFF)]
+
+    def publish(self, queue: str, hints: Any) -> None:
+        """Take nothing."""
+
+    def outcomes(self) -> list[Settled]:
+        """Return the lost hints, once."""
+        left, self._left = self._left, []
+        return left
+
+
+class Silent:
+    """A broker that is connected and holds what it is told to hold."""
+
+    def __init__(self, depths: dict[str, int | None], away_s: float = 0) -> None:
+        self._depths = depths
+        self.away_s = away_s
+        self.asked: list[tuple[str, float]] = []
+
+    def depth(self, queue: str, timeout_s: float) -> int | None:
+        """Return the queue's given depth."""
+        self.asked.append((queue, timeout_s))
+        return self._depths.get(queue)
+
+
+def release_all(database: Any) -> None:
+    """Mark every hint released."""
+    link = database.link()
+    link.run("release", queue="q", batch=1000, rehint_after_s=10.0, rehint_max_s=300.0)
+
+
+def test_purged_hints_go_out_again_within_fifteen_seconds(
+    database, settings, submit, start, broker, eventually
+) -> None:
+    """If the broker loses a queue's content, its jobs are hinted again 15 database seconds later at most."""
+    database.clock.stop()
+    ids = submit(20)
+    start(settings)
+    got: list[str] = []
+    eventually(lambda: got.extend(broker.hints()) or len(got) == 20)
+    database.clock.advance(9.9)
+    nothing = Counters()
+    hint_step(None, settings.relay, nothing)(database.link())
+    assert nothing.snapshot()["recovered_hints"] == 0
+    database.clock.advance(0.2)
+    again: set[str] = set()
+    eventually(lambda: again.update(broker.hints()) or again == set(ids), within_s=4)
+
+
+@pytest.mark.parametrize(("depth", "recovered"), [(0, 3), (5, 0), (None, 0)])
+def test_only_an_empty_queue_has_lost_its_hints(database, settings, submit, depth, recovered) -> None:
+    """A hint that still waits at the broker, or may, is not sent again."""
+    submit(3)
+    release_all(database)
+    database.clock.advance(11)
+    counters = Counters()
+    hint_step(Silent({"q": depth}), settings.relay, counters)(database.link())
+    assert counters.snapshot()["recovered_hints"] == recovered
+
+
+def test_hint_in_a_busy_queue_is_given_up_in_the_end(database, settings, submit) -> None:
+    """A queue that is never empty can't hide a lost hint for ever."""
+    submit(3)
+    release_all(database)
+    database.clock.advance(11 + settings.relay.rehint_busy_after_s)
+    counters = Counters()
+    hint_step(Silent({"q": 5}), settings.relay, counters)(database.link())
+    assert counters.snapshot()["recovered_hints"] == 3
+
+
+@pytest.mark.parametrize("broker", [None, Silent({}, away_s=60)])
+def test_without_a_broker_overdue_hints_are_lost(database, configure, submit, broker) -> None:
+    """Where no broker is set or reachable nothing holds the hint; it is owed again without asking."""
+    submit(3)
+    release_all(database)
+    database.clock.advance(11)
+    counters = Counters()
+    hint_step(broker, configure().relay, counters)(database.link())
+    assert counters.snapshot()["recovered_hints"] == 3
+
+
+def lease_one(database: Any, job: str, seconds: float) -> None:
+    """Claim a released job for so many seconds."""
+    abilities = [Ability("test.noop", 1, timedelta(seconds=seconds).total_seconds(), 3, "1")]
+    [claimed] = claim(database.link(), [UUID(job)], abilities, Worker("w", "h", "1"))
+    assert str(claimed.lease.job_id) == job
+
+
+def test_expired_lease_is_recovered_within_two_seconds(database, configure, submit, start, broker, eventually) -> None:
+    """Two seconds after a lease has expired, at most, its job is hinted again."""
+    database.clock.advance(0)
+    [job] = submit(1)
+    release_all(database)
+    lease_one(database, job, 30)
+    start(configure())
+    database.clock.advance(30)
+    assert eventually(broker.hints, within_s=2) == [job]
+    assert database.value("SELECT outcome FROM {s}.attempts WHERE job_id = %s", job) == "lease_lost"
+
+
+def test_waiting_job_past_its_deadline_fails(database, configure, submit, start, broker, eventually) -> None:
+    """A deadline ends a job that has not begun, without a broker too."""
+    [job] = submit(1, deadline=database.clock.now() + timedelta(seconds=60))
+    start(configure(None))
+    database.clock.advance(61)
+    eventually(lambda: database.count("jobs WHERE id = %s AND state = 'failed'", job) == 1, within_s=3)
+
+
+def test_no_broker_url_means_that_nothing_is_released(database, configure, submit, start, eventually, caplog) -> None:
+    """Without a broker the relay keeps time only, and says so once."""
+    submit(3)
+    start(configure(None))
+    eventually(lambda: "keeps time only" in caplog.text)
+    assert released(database) == 0
+    assert caplog.text.count("keeps time only") == 1
+
+
+def test_failing_step_does_not_stop_the_others(database, settings, submit, caplog) -> None:
+    """A step with a defect is logged, and its neighbours still get their turn."""
+    [job] = submit(1)
+    release_all(database)
+    lease_one(database, job, 5)
+    database.clock.advance(6)
+
+    def broken(_link: Any) -> None:
+        raise ZeroDivisionError
+
+    counters = Counters()
+    keeper = Keeper("t", database.link(), [broken, *time_steps(counters)], settings.relay, stop=threading.Event())
+    keeper.sweep()
+    assert counters.snapshot()["recovered_leases"] == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_more_expired_leases_than_one_batch_are_recovered_in_one_sweep(database, settings, submit) -> None:
+    """A fleet that died at once is recovered at once."""
+    ids = submit(1100)
+    link = database.link()
+    link.run("release", queue="q", batch=2000, rehint_after_s=10.0, rehint_max_s=300.0)
+    abilities = [Ability("test.noop", 1, 5.0, 3, "1")]
+    assert len(claim(link, [UUID(job) for job in ids], abilities, Worker("w", "h", "1"))) == 1100
+    database.clock.advance(6)
+    counters = Counters()
+    Keeper("t", link, time_steps(counters), settings.relay, stop=threading.Event()).sweep()
+    assert counters.snapshot()["recovered_leases"] == 1100
+
+
+def test_outcomes_that_could_not_be_written_are_kept(database, settings, submit) -> None:
+    """If the database is away when hints must be owed again, they are kept and written later, once."""
+    submit(2)
+    link = database.link()
+    hints = release(link, "q", batch=2, rehint_after_s=10)
+    loop = ReleaseLoop(link, Cut(hints), settings.relay, Counters(), stop=threading.Event(), wake=threading.Event())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outbox_relay.release_loop.unrelease", _away)
+        with pytest.raises(psycopg.OperationalError):
+            loop.step()
+    assert released(database) == 2
+    loop.step()
+    assert database.count("outbox WHERE phase = 'owed' AND last_error IS NOT NULL") == 2
+
+
+def _away(*_: Any, **__: Any) -> int:
+    raise psycopg.OperationalError("the server is away")
+
+
+def test_database_cut_is_survived(database, settings, submit, start, broker, eventually, caplog) -> None:
+    """After its connections were terminated the relay goes on by itself, and says so in few lines."""
+    start(settings)
+    first = submit(1)
+    assert eventually(broker.hints) == first
+    query = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name LIKE 'outbox-relay/%'"
+    )
+    assert len(database.rows(query)) >= 2
+    second = submit(1)
+    assert eventually(broker.hints) == second
+    assert caplog.text.count("the database is away or busy") <= 3

@@ -1,0 +1,273 @@
+"""A model of one installation, driven beside the real one: random moves, the real SQL, the same answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from outbox import cancel, enqueue
+from outbox.ending import complete, fail, hand_back, outcomes, retry
+from outbox.keeping import expire_deadlines, recover_leases
+from outbox.leasing import Lease, heartbeat
+from outbox.relaying import ReleasedHint, recover_hints, release, unrelease
+from outbox_schemas import TRANSITIONS, Event, JobState
+from support.database import Database
+from support.invariants import check_invariants
+from support.jobs import BROKEN, LEASE_S, MAX_ATTEMPTS, Note, take
+
+REHINT_S = 10
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the model knows of one job; times are seconds of the driven clock."""
+
+    state: JobState = JobState.READY
+    phase: str | None = "owed"
+    run_at: float = 0
+    due: float = 0
+    deadline: float | None = None
+    limit: int | None = None
+    attempts: int = 0
+    uncharged: int = 0
+    releases: int = 0
+    token: UUID | None = None
+    expires: float = 0
+
+    def moved(self, event: Event, state: JobState, **changes: Any) -> Expected:
+        """Return the job after an event; an illegal move fails the model itself."""
+        assert state in TRANSITIONS[self.state, event]
+        ended = state not in (JobState.READY, JobState.RUNNING)
+        return replace(self, state=state, token=None, **({"phase": None if ended else "owed"} | changes))
+
+
+class Installation(RuleBasedStateMachine):
+    """Every transition, with right and stale tokens, in any order."""
+
+    database: Database
+
+    @initialize()
+    def empty(self) -> None:
+        """Start with nothing, at second 0."""
+        self.link = self.database.link()
+        self.engine = self.database.engine(poolclass=sa.NullPool)
+        self.database.rows("TRUNCATE {s}.jobs, {s}.outbox, {s}.attempts, {s}.audit")
+        self.database.clock.stop()
+        self.start = self.database.clock.now()
+        self.now = 0.0
+        self.keys = count()
+        self.jobs: dict[UUID, Expected] = {}
+        self.leases: list[Lease] = []
+        self.hints: list[ReleasedHint] = []
+
+    def teardown(self) -> None:
+        """Close the link."""
+        if hasattr(self, "link"):
+            self.link.close()
+
+    def pick(self, data: st.DataObject, items: Any) -> list[Any]:
+        """Return some of the items, at least one."""
+        return data.draw(st.lists(st.sampled_from(list(items)), min_size=1, max_size=4, unique=True))
+
+    def owned(self, lease: Lease) -> bool:
+        """Tell whether the token is the one that counts."""
+        return self.jobs[lease.job_id].token == lease.token
+
+    @rule(
+        delay=st.sampled_from([0, 0, 5, 30]),
+        deadline=st.sampled_from([None, None, 40, 90]),
+        limit=st.sampled_from([None, 1, 2]),
+    )
+    def submit(self, delay: int, deadline: int | None, limit: int | None) -> None:
+        """Write a job, due now or later."""
+        run_at, end = self.now + delay, None if deadline is None else self.now + deadline
+        with self.engine.begin() as connection:
+            ref = enqueue(
+                connection,
+                Note(key=str(next(self.keys))),
+                run_at=self.instant(run_at),
+                deadline=None if end is None else self.instant(end),
+                max_attempts=limit,
+            )
+        self.jobs[ref.id] = Expected(run_at=run_at, due=run_at, deadline=end, limit=limit)
+
+    def instant(self, second: float) -> Any:
+        """Return the database's instant of a second of the model."""
+        return self.start + timedelta(seconds=second)
+
+    @rule(seconds=st.sampled_from([1, 5, 11, 31, 61, 400]))
+    def advance(self, seconds: int) -> None:
+        """Let time pass."""
+        self.database.clock.advance(seconds)
+        self.now += seconds
+
+    @rule()
+    def release(self) -> None:
+        """Release all that is due."""
+        due = {job_id for job_id, job in self.jobs.items() if job.phase == "owed" and job.due <= self.now}
+        hints = release(self.link, "notes", batch=100, rehint_after_s=REHINT_S)
+        assert {hint.job_id for hint in hints} == due
+        for hint in hints:
+            job = self.jobs[hint.job_id]
+            assert hint.release_count == job.releases + 1
+            wait = min(REHINT_S * 2**job.releases, 300)
+            self.jobs[hint.job_id] = replace(job, phase="released", releases=job.releases + 1, due=self.now + wait)
+        self.hints += hints
+
+    @precondition(lambda self: self.hints)
+    @rule(data=st.data())
+    def unrelease(self, data: st.DataObject) -> None:
+        """Hear late that hints went nowhere."""
+        hints = self.pick(data, self.hints)
+        hints = list({hint.job_id: hint for hint in hints}.values())
+        fitting = [
+            hint.job_id
+            for hint in hints
+            if (self.jobs[hint.job_id].phase, self.jobs[hint.job_id].releases) == ("released", hint.release_count)
+        ]
+        assert unrelease(self.link, hints, pause_s=3, reason="nacked") == len(fitting)
+        for job_id in fitting:
+            self.jobs[job_id] = replace(self.jobs[job_id], phase="owed", due=self.now + 3)
+
+    @rule()
+    def recover_hints(self) -> None:
+        """Owe lost hints again."""
+        lost = [job_id for job_id, job in self.jobs.items() if job.phase == "released" and job.due <= self.now]
+        assert recover_hints(self.link, None, busy_after_s=0) == len(lost)
+        for job_id in lost:
+            self.jobs[job_id] = replace(self.jobs[job_id], phase="owed", due=self.now)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def claim(self, data: st.DataObject) -> None:
+        """Claim some jobs, whatever their state."""
+        ids = self.pick(data, self.jobs)
+        able = [
+            job_id
+            for job_id in ids
+            if self.jobs[job_id].phase == "released"
+            and self.jobs[job_id].run_at <= self.now
+            and (self.jobs[job_id].deadline or self.now + 1) > self.now
+        ]
+        claimed = take(self.link, ids)
+        assert [item.lease.job_id for item in claimed] == able
+        for item in claimed:
+            job = self.jobs[item.lease.job_id]
+            assert (item.attempt, item.charged) == (job.attempts + 1, job.attempts + 1 - job.uncharged)
+            self.jobs[item.lease.job_id] = replace(
+                job.moved(Event.CLAIM, JobState.RUNNING, phase="leased"),
+                attempts=job.attempts + 1,
+                releases=0,
+                limit=job.limit or MAX_ATTEMPTS,
+                token=item.lease.token,
+                expires=self.now + LEASE_S,
+            )
+            self.leases.append(item.lease)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def heartbeat(self, data: st.DataObject) -> None:
+        """Beat for leases old and new."""
+        leases = self.pick(data, self.leases)
+        beats = heartbeat(self.link, leases)
+        # One job may be named under several tokens.
+        answers = sorted((beat.job_id, beat.extended, beat.owned) for beat in beats)
+        assert answers == sorted((lease.job_id, self.owned(lease), self.owned(lease)) for lease in leases)
+        for lease in leases:
+            if self.owned(lease):
+                self.jobs[lease.job_id] = replace(self.jobs[lease.job_id], expires=self.now + LEASE_S)
+
+    @precondition(lambda self: self.leases)
+    @rule(
+        data=st.data(), how=st.sampled_from(["complete", "fail", "retry", "hand_back"]), delay=st.sampled_from([0, 20])
+    )
+    def end(self, data: st.DataObject, how: str, delay: int) -> None:
+        """End attempts under tokens old and new."""
+        leases = self.pick(data, self.leases)
+        mine = [lease for lease in leases if self.owned(lease)]
+        ended = {
+            "complete": lambda: complete(self.link, leases),
+            "fail": lambda: fail(self.link, [(lease, BROKEN) for lease in leases]),
+            "retry": lambda: retry(self.link, [(lease, BROKEN, float(delay)) for lease in leases]),
+            "hand_back": lambda: hand_back(self.link, leases),
+        }[how]()
+        assert ended == {lease.job_id for lease in mine}
+        assert outcomes(self.link, mine).keys() == {lease.token for lease in mine}
+        for lease in mine:
+            job = self.jobs[lease.job_id]
+            later = self.now + delay
+            self.jobs[lease.job_id] = {
+                "complete": lambda job: job.moved(Event.COMPLETE, JobState.SUCCEEDED),
+                "fail": lambda job: job.moved(Event.FAIL, JobState.FAILED),
+                "retry": lambda job, at=later: job.moved(Event.RETRY, JobState.READY, run_at=at, due=at),
+                "hand_back": lambda job: job.moved(
+                    Event.HAND_BACK, JobState.READY, due=job.run_at, uncharged=job.uncharged + 1
+                ),
+            }[how](job)
+
+    @rule()
+    def recover_leases(self) -> None:
+        """Take back expired leases."""
+        expired = {job_id: job for job_id, job in self.jobs.items() if job.token and job.expires <= self.now}
+        recovered = {item.job_id: item.state for item in recover_leases(self.link)}
+        assert recovered.keys() == expired.keys()
+        for job_id, job in expired.items():
+            over = job.attempts - job.uncharged >= (job.limit or 1)
+            state = JobState.FAILED if over else JobState.READY
+            assert recovered[job_id] is state
+            self.jobs[job_id] = job.moved(Event.LOSE_LEASE, state, due=self.now)
+
+    @rule()
+    def expire(self) -> None:
+        """Fail waiting jobs past their deadline."""
+        late = {
+            job_id
+            for job_id, job in self.jobs.items()
+            if job.state is JobState.READY and job.deadline is not None and job.deadline <= self.now
+        }
+        assert set(expire_deadlines(self.link)) == late
+        for job_id in late:
+            self.jobs[job_id] = self.jobs[job_id].moved(Event.EXPIRE, JobState.FAILED)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        """Cancel a job, whatever its state."""
+        (job_id,) = self.pick(data, self.jobs)[:1]
+        job = self.jobs[job_id]
+        if job.state in (JobState.READY, JobState.RUNNING):
+            self.jobs[job_id] = job.moved(Event.CANCEL, JobState.CANCELLED)
+        with self.engine.begin() as connection:
+            assert cancel(connection, job_id, by="me", reason="test").state is self.jobs[job_id].state
+
+    @invariant()
+    def the_rows_are_as_the_model_says(self) -> None:
+        """Compare every job with its rows, and hold the invariants."""
+        if not hasattr(self, "jobs"):
+            return
+        assert check_invariants(self.database) == []
+        seen = {row[0]: row[1:] for row in self.database.rows(_STATE, *[self.start] * 3)}
+        assert seen == {
+            job_id: (
+                job.state.value, job.attempts, job.uncharged, job.limit, job.phase, job.token, job.run_at,
+                job.due if job.phase in ("owed", "released") else None,
+                job.expires if job.token else None,
+            )
+            for job_id, job in self.jobs.items()
+        }  # fmt: skip
+
+
+_STATE = """
+SELECT j.id, j.state, j.attempt_count, j.uncharged_attempts, j.max_attempts, o.phase, j.lease_token,
+  extract(epoch FROM j.run_at - %s)::float8,
+  CASE WHEN o.phase <> 'leased' THEN extract(epoch FROM o.due_at - %s)::float8 END,
+  extract(epoch FROM o.lease_expires_at - %s)::float8
+FROM {s}.jobs AS j LEFT JOIN {s}.outbox AS o ON o.job_id = j.id
+"""
