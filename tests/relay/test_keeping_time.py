@@ -56,7 +56,7 @@ class Silent:
 def release_all(database: Any) -> None:
     """Mark every hint released."""
     link = database.link()
-    link.run("release", queue="q", batch=1000, rehint_after_s=10.0, rehint_max_s=300.0)
+    release(link, "q", batch=1000, rehint_after_s=10.0)
 
 
 def test_purged_hints_go_out_again_within_fifteen_seconds(
@@ -166,7 +166,7 @@ def test_more_expired_leases_than_one_batch_are_recovered_in_one_sweep(database,
     """A fleet that died at once is recovered at once."""
     ids = submit(1100)
     link = database.link()
-    link.run("release", queue="q", batch=2000, rehint_after_s=10.0, rehint_max_s=300.0)
+    release(link, "q", batch=2000, rehint_after_s=10.0)
     abilities = [Ability("test.noop", 1, 5.0, 3, "1")]
     assert len(claim(link, [UUID(job) for job in ids], abilities, Worker("w", "h", "1"))) == 1100
     database.clock.advance(6)

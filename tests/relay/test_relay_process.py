@@ -17,6 +17,7 @@ import pytest
 
 from outbox.barriers import Barrier
 from outbox.leasing import Ability, Worker, claim
+from outbox.relaying import release
 from outbox.servers import rabbitmq
 from outbox_relay import process as process_module
 from outbox_relay import run
@@ -156,7 +157,7 @@ def test_recovery_converges_where_a_relay_dies_in_it(
     """A relay that is killed while it takes a lease back leaves either all of that or nothing."""
     [job] = submit(1)
     link = database.link()
-    link.run("release", queue="q", batch=1, rehint_after_s=10.0, rehint_max_s=300.0)
+    release(link, "q", batch=1, rehint_after_s=10.0)
     [claimed] = claim(link, [UUID(job)], [Ability("test.noop", 1, 5.0, 3, "1")], Worker("w", "h", "1"))
     database.clock.advance(6)
     mark = tmp_path / "mark"
