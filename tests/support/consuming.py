@@ -218,11 +218,14 @@ class Hints:
 class Desk:
     """One test's consumers, jobs and broker."""
 
+    task = Task
+
     def __init__(self, database: Database, prefix: str) -> None:
         self.database = database
         self.prefix = prefix
         self._consumers: list[RunningConsumer] = []
         self._gates: list[Gate] = []
+        self._kept: list[tuple[threading.Event, threading.Thread]] = []
 
     def settings(self, *, amqp_url: str | None = None, database_url: str | None = None, **consumer: Any) -> Settings:
         """Return settings for this test; four slots and no broker unless told otherwise."""
@@ -293,12 +296,23 @@ class Desk:
         assert [lost.job_id for lost in recover_leases(link)] == [job_id]
         link.close()
 
+    def keep(self, stop: threading.Event, body: Callable[[threading.Event], object]) -> None:
+        """Run something on a thread until the test's end; `stop` ends it."""
+        thread = threading.Thread(target=body, args=(stop,), name="kept", daemon=True)
+        self._kept.append((stop, thread))
+        thread.start()
+
     def close(self) -> None:
         """Open every gate and end every consumer."""
+        for stop, _ in self._kept:
+            stop.set()
         for gate in self._gates:
             gate.open()
         for running in self._consumers:
             running.stop()
+        for _, thread in self._kept:
+            thread.join(15)
+            assert not thread.is_alive()
 
 
 def through(url: str, port: int) -> str:

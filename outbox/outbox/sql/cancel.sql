@@ -2,18 +2,18 @@
 --   cancel and completion commits first wins and the other changes nothing.
 -- Transition: cancel: ready | running -> cancelled (outbox row deleted)
 -- Parameters: job_id, actor, reason
--- Locks: the outbox row, waiting; then the job row. Index: both primary keys.
+-- Locks: the outbox row, waiting; then the job row. The clock is read behind the lock: a claim that was waited for came first. Index: both primary keys.
 WITH held AS MATERIALIZED (
   SELECT o.job_id, o.lease_token, o.released_at FROM {schema}.outbox AS o WHERE o.job_id = CAST(:job_id AS uuid) FOR UPDATE
 ), gone AS (
-  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) RETURNING o.job_id, o.lease_token, o.released_at
+  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) RETURNING o.job_id, o.lease_token, o.released_at, {schema}.clock() AS now
 ), cancelled AS (
   UPDATE {schema}.jobs AS j
-  SET state = 'cancelled', lease_token = NULL, finished_at = n.now,
-    cancel_requested_at = n.now, cancel_requested_by = CAST(:actor AS text), cancel_reason = CAST(:reason AS text)
-  FROM (SELECT {schema}.clock() AS now) AS n
-  WHERE j.id = ANY (ARRAY(SELECT g.job_id FROM gone AS g)) AND j.state IN ('ready', 'running')
-  RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, n.now
+  SET state = 'cancelled', lease_token = NULL, finished_at = g.now,
+    cancel_requested_at = g.now, cancel_requested_by = CAST(:actor AS text), cancel_reason = CAST(:reason AS text)
+  FROM gone AS g
+  WHERE j.id = g.job_id AND j.state IN ('ready', 'running')
+  RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, g.now
 ), history AS (
   INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
     ended_at, outcome, error_class, error_code, error_message)

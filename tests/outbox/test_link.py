@@ -1,0 +1,164 @@
+"""The link: bounded, replaced when in trouble, and never shared over a fork."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import warnings
+from collections.abc import Callable
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from outbox import enqueue
+from outbox.link import Link, is_connection_trouble, is_transient
+from support.database import Database
+from support.jobs import Note
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Run `work` in a forked child and pass on its verdict."""
+    with warnings.catch_warnings():
+        # A fork beside threads is what a service's process model may do; only the sockets are the matter here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            signal.alarm(30)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_forked_child_has_a_connection_of_its_own(database: Database) -> None:
+    """The child opens its own session, closes only that, and the parent's goes on as it was."""
+    link = database.link()
+    parents = link.connection().info.backend_pid
+
+    def child() -> None:
+        assert link.connection().info.backend_pid != parents
+        link.run("read_clock")
+        link.close()
+        gc.collect()
+        assert link.connection().info.backend_pid != parents
+
+    in_child(child)
+    assert link.connection().info.backend_pid == parents
+    assert len(link.run("read_clock")) == 1
+
+
+def test_closing_in_a_child_first_does_not_end_the_parents_session(database: Database) -> None:
+    """A child that closes an inherited link before it uses it leaves the parent's session alone."""
+    link = database.link()
+    parents = link.connection().info.backend_pid
+
+    def child() -> None:
+        link.close()
+        gc.collect()
+
+    in_child(child)
+    assert link.connection().info.backend_pid == parents
+    assert len(link.run("read_clock")) == 1
+
+
+def test_a_childs_trouble_is_not_the_parents(database: Database) -> None:
+    """A child's connection that is killed and replaced leaves the parent's alone."""
+    link = database.link()
+    parents = link.connection().info.backend_pid
+
+    def child() -> None:
+        own = link.connection().info.backend_pid
+        with psycopg.connect(database.url, autocommit=True) as killer:
+            killer.execute("SELECT pg_terminate_backend(%s)", [own])
+        try:
+            link.run("read_clock")
+        except psycopg.OperationalError:
+            link.run("read_clock")
+
+    in_child(child)
+    assert link.connection().info.backend_pid == parents
+
+
+def test_the_writer_in_a_forked_child(database: Database) -> None:
+    """A service that disposes of its engine without closing, as SQLAlchemy asks, can submit on both sides of a fork."""
+    engine = database.engine(isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        enqueue(connection, Note(key="parent"))
+
+    def child() -> None:
+        engine.dispose(close=False)
+        with engine.connect() as old:
+            old.execute(sa.text("SELECT 1 FROM pg_class LIMIT 1"))
+            with engine.begin() as rival:
+                ref = enqueue(rival, Note(key="child"))
+            assert enqueue(old, Note(key="child")).id == ref.id
+        engine.dispose()
+
+    in_child(child)
+    with engine.begin() as connection:
+        assert not enqueue(connection, Note(key="child")).created
+    assert database.count("jobs") == 2
+
+
+def test_a_killed_connection_is_replaced(database: Database) -> None:
+    """The statement that meets the dead connection fails with trouble; the next one has a new session."""
+    link = database.link()
+    first = link.connection().info.backend_pid
+    database.rows("SELECT pg_terminate_backend(%s)", first)
+    with pytest.raises(psycopg.OperationalError) as caught:
+        link.run("read_clock")
+    assert is_connection_trouble(caught.value)
+    assert link.connection().info.backend_pid != first
+
+
+def test_a_read_only_server_is_left(database: Database) -> None:
+    """After a failover to a standby the link is dropped, so that the next connection may find the primary."""
+    link = database.link()
+    link.connection().execute("SET default_transaction_read_only = on")
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        link.run("recover_hints", empty_queues=None, busy_after_s=0, batch=1)
+    assert link.run("recover_hints", empty_queues=None, busy_after_s=0, batch=1) == []
+
+
+def test_every_wait_on_the_server_is_bounded(database: Database) -> None:
+    """Statement, lock and idle-in-transaction limits are set at start-up, and the name shows."""
+    link = database.link("outbox-test/x", statement_timeout_s=2, lock_timeout_s=1)
+    names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name"]
+    found = link.connection().execute("SELECT current_setting(n) FROM unnest(%s::text[]) AS n", [names])
+    assert [row[0] for row in found] == ["2s", "1s", "8s", "outbox-test/x"]
+    with pytest.raises(psycopg.errors.QueryCanceled) as caught, link.transaction() as connection:
+        connection.execute("SELECT pg_sleep(30)")
+    assert is_transient(caught.value)
+    assert not is_connection_trouble(caught.value)
+
+
+def test_an_error_inside_a_transaction_rolls_it_back(database: Database) -> None:
+    """A block that raises leaves nothing, and the connection can be used at once."""
+    link = database.link()
+    with pytest.raises(ZeroDivisionError), link.transaction() as connection:
+        connection.execute("CREATE TABLE public.never ()").rowcount / 0
+    assert database.value("SELECT to_regclass('public.never')") is None
+    assert len(link.run("read_clock")) == 1
+
+
+def test_nothing_is_prepared_on_the_server(database: Database) -> None:
+    """Hundreds of equal statements leave no prepared one behind, so a transaction pooler may stand in between."""
+    link = database.link()
+    for _ in range(20):
+        link.run("read_clock")
+    assert link.connection().execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+
+
+def test_an_unreachable_server_is_trouble() -> None:
+    """A refused connection is told apart from a refused statement."""
+    link = Link("postgresql://nobody@127.0.0.1:1/nowhere", Database("postgresql://x").statements, name="x")
+    with pytest.raises(psycopg.OperationalError) as caught:
+        link.run("read_clock")
+    assert is_connection_trouble(caught.value)
+    assert not is_connection_trouble(ValueError())
+    assert not is_transient(psycopg.errors.UniqueViolation())

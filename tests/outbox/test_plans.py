@@ -1,0 +1,168 @@
+"""What each move costs PostgreSQL: heap-only updates, and plans that don't grow with the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from outbox.ending import complete
+from outbox.leasing import heartbeat
+from outbox.migrations import upgrade_database
+from outbox.servers import postgres
+from support.database import Database, cloned
+from support.jobs import release_all, submit, take
+from support.servers import SCHEMA, Template
+from support.waiting import until
+
+LIVES = 1_000
+ROWS = 50_000
+IN_PHASE = ROWS // 25
+
+
+@pytest.fixture(scope="module")
+def quiet_template() -> Iterator[Template]:
+    """Yield a template on a server of this module's own: transactions elsewhere hold back a cluster's pruning."""
+    with postgres(private=True, settings={"fsync": "off"}) as server:
+        upgrade_database(server.create_database("quiet"), SCHEMA)
+        yield Template(server.url, "quiet")
+
+
+@pytest.fixture
+def quiet(quiet_template: Template) -> Iterator[Database]:
+    """Yield a database on the quiet server."""
+    with cloned(quiet_template) as database:
+        yield database
+
+
+def counters(database: Database, table: str) -> tuple[int, int, int]:
+    """Return the table's updates, heap-only updates and deletes so far."""
+    query = "SELECT n_tup_upd, n_tup_hot_upd, n_tup_del FROM pg_stat_user_tables WHERE schemaname = %s AND relname = %s"
+    row: tuple[int, int, int] = database.rows(query, database.schema, table)[0]
+    return row
+
+
+@pytest.mark.parametrize("batch", [10, 300])
+def test_both_updates_of_a_job_are_heap_only(quiet: Database, batch: int) -> None:
+    """Over a thousand lives without vacuum, in small and large batches, no update of `jobs` touches an index."""
+    quiet.rows("ALTER TABLE {s}.jobs SET (autovacuum_enabled = off)")
+    link = quiet.link()
+    submit(quiet, LIVES)
+    done = 0
+    while done < LIVES:
+        hints = release_all(link, batch=batch)
+        done += len(complete(link, [item.lease for item in take(link, [hint.job_id for hint in hints])]))
+    link.close()
+    until(lambda: counters(quiet, "jobs")[0] == 2 * LIVES)
+    assert counters(quiet, "jobs") == (2 * LIVES, 2 * LIVES, 0)
+
+
+@pytest.mark.parametrize("leases", [8, 400])
+def test_heartbeats_are_heap_only(quiet: Database, leases: int) -> None:
+    """Beats change no indexed column and find room on their page, so that long jobs cost the indexes nothing."""
+    quiet.rows("ALTER TABLE {s}.outbox SET (autovacuum_enabled = off)")
+    link = quiet.link()
+    ids = submit(quiet, leases)
+    release_all(link)
+    held = [item.lease for item in take(link, ids)]
+    link.close()
+    until(lambda: counters(quiet, "outbox")[0] == 2 * leases)
+    before = counters(quiet, "outbox")[1]
+    for _ in range(20):
+        assert all(beat.extended for beat in heartbeat(link, held))
+    link.close()
+    until(lambda: counters(quiet, "outbox")[0] == 22 * leases)
+    assert counters(quiet, "outbox")[1] - before >= 0.99 * 20 * leases
+
+
+_FILL_JOBS = r"""
+INSERT INTO {s}.jobs (id, tenant, kind, logical_key, version, queue, payload, payload_digest, state, run_at, created_at,
+  finished_at, attempt_count, max_attempts, lease_token, lease_owner, lease_host, lease_worker_version,
+  lease_handler_version, lease_started_at)
+SELECT gen_random_uuid(), 'default', 'test.note', n::text, 1, 'notes', jsonb_build_object('key', n::text), '\x00',
+  CASE WHEN n %% 2 = 0 THEN 'succeeded' WHEN n %% 50 = 1 THEN 'running' ELSE 'ready' END, now(), now(),
+  CASE WHEN n %% 2 = 0 THEN now() END, 1, 3, CASE WHEN n %% 50 = 1 THEN gen_random_uuid() END, 'w', 'h', '1', '1', now()
+FROM generate_series(1, %s) AS n
+"""
+_FILL_OUTBOX = """
+INSERT INTO {s}.outbox (job_id, phase, queue, tenant, order_key, due_at, released_at, lease_token, lease_expires_at)
+SELECT id,
+  CASE WHEN state = 'running' THEN 'leased' WHEN logical_key::integer % 50 = 3 THEN 'released' ELSE 'owed' END,
+  queue, tenant, run_at, run_at, run_at, lease_token, CASE WHEN state = 'running' THEN now() + interval '1 h' END
+FROM {s}.jobs WHERE state <> 'succeeded'
+"""
+
+
+@pytest.fixture
+def full(database: Database) -> Database:
+    """Fill the tables: half of the jobs have ended, most others wait, some are released, some leased."""
+    database.rows(_FILL_JOBS, 2 * ROWS)
+    database.rows(_FILL_OUTBOX)
+    return database
+
+
+def plan(database: Database, statement: str, **parameters: Any) -> dict[str, Any]:
+    """Return the plan of a statement as it was executed, and roll it back."""
+    with database.connect(autocommit=False) as connection:
+        text = database.statements.for_psycopg(statement)
+        explained = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", parameters).fetchone()
+        connection.rollback()
+    assert explained is not None
+    found: dict[str, Any] = explained[0][0]["Plan"]
+    return found
+
+
+def nodes(tree: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a plan's nodes."""
+    return [tree, *(node for child in tree.get("Plans", []) for node in nodes(child))]
+
+
+def parameters_for(database: Database, statement: str, count: int) -> dict[str, Any]:
+    """Return parameters that name `count` live rows of the phase that the statement is for."""
+    phase = {"claim": "released", "refuse": "released", "unrelease": "released"}.get(statement, "leased")
+    rows = database.rows(f"SELECT job_id, lease_token FROM {{s}}.outbox WHERE phase = '{phase}' LIMIT %s", count)
+    text: dict[str, Any] = dict.fromkeys(
+        ("error_classes", "error_codes", "error_messages", "tracebacks"), ["x"] * len(rows)
+    )
+    return text | {
+        "job_ids": [row[0] for row in rows], "tokens": [row[1] or uuid4() for row in rows], "queue": "notes",
+        "batch": count, "overdue_s": 0, "blameless": False, "rehint_after_s": 10, "rehint_max_s": 300, "kinds": ["test.note"], "versions": [1],
+        "leases_s": [60.0] * len(rows), "max_attempts": [3], "handler_versions": ["h"], "owner": "o", "host": "h",
+        "worker_version": "1", "pause_s": 1, "pause_max_s": 9, "delays_s": [1.0] * len(rows),
+        "outcomes": ["retried"] * len(rows), "runway": 100, "reason": "x", "release_counts": [0] * len(rows),
+        "empty_queues": None, "busy_after_s": 1, "queues": ["notes"], "age_s": 1, "job_id": rows[0][0],
+        "token": rows[0][1], "actor": "me",
+    }  # fmt: skip
+
+
+HOT_PATH = ["release", "claim", "complete", "retry", "fail", "heartbeat", "unrelease", "refuse", "fence", "cancel"]
+SCANS = ["recover_leases", "recover_hints", "expire_deadlines", "due_queues", "overdue_hints", "stray_hints"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("analysed", [False, True], ids=["no statistics", "analysed"])
+def test_no_move_reads_a_whole_table(full: Database, *, analysed: bool) -> None:
+    """With 100,000 jobs, with statistics or none, every move goes by indexes and reads what it moves."""
+    if analysed:
+        full.rows("ANALYZE {s}.jobs; ANALYZE {s}.outbox; ANALYZE {s}.attempts")
+    for statement in (*HOT_PATH, *SCANS):
+        for count in (1, 200):
+            parameters = parameters_for(full, statement, count)
+            used = set(re.findall(r"%\((\w+)\)s", full.statements.for_psycopg(statement)))
+            if statement == "claim":
+                parameters["leases_s"] = [60.0]
+            found = nodes(plan(full, statement, **{name: parameters[name] for name in used}))
+            scanned = [node for node in found if node["Node Type"] == "Seq Scan"]
+            assert not scanned, f"{statement}, {count}: {json.dumps(scanned)[:500]}"
+            for node in found:
+                if node["Node Type"] in ("Hash Join", "Merge Join") and statement in HOT_PATH:
+                    assert node["Actual Rows"] <= count, f"{statement}, {count}: {node['Node Type']}"
+                read = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+                if "Relation Name" in node and statement in HOT_PATH:
+                    # A small phase may be read whole through its own partial index; the book of record never.
+                    limit = 4 * count + (IN_PHASE if node["Relation Name"] == "outbox" else 4)
+                    assert read <= limit, f"{statement}, {count} read {read} rows of {node['Relation Name']}"

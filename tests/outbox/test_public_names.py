@@ -1,0 +1,33 @@
+"""The names that services import; those of the contracts are pinned beside them."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+NAMES = {
+    "outbox": """InvalidSubmission JobNotFound JobRef JobState JobView LogicalKeyConflict NameRefused OutboxError
+        Payload PayloadError SettingsError SubmissionUnresolved cancel enqueue enqueue_async enqueue_many find_job
+        get_job get_job_async""",
+    "outbox_consumer": """AsyncHandler Handler HandlerError Job LeaseLost RetryPolicy RetryableError TerminalError
+        ThrottledError run_consumer""",
+    "outbox_relay": "run",
+}
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_the_public_names(package: str) -> None:
+    """Nothing is added to or taken from a package by accident, and every name is there."""
+    module = importlib.import_module(package)
+    assert sorted(module.__all__) == sorted(NAMES[package].split())
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+def test_a_writing_service_needs_no_broker_client() -> None:
+    """Importing the writer loads neither pika nor a web framework nor the server helpers."""
+    code = "import sys, outbox; print(*(m for m in ('pika', 'fastapi', 'rich', 'outbox.servers') if m in sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == ""

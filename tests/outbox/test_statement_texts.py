@@ -1,0 +1,146 @@
+"""The statements themselves: their headers, their qualification, and their text under hostile schema names."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from outbox import enqueue, enqueue_many, find_job, get_job
+from outbox.ending import complete
+from outbox.errors import SettingsError
+from outbox.migrations import upgrade_database
+from outbox.reading import list_queues
+from outbox.relaying import due_queues
+from outbox.statements import Statements, statements_for
+from support.database import Database
+from support.invariants import check_invariants
+from support.jobs import Note, notes, release_all, take
+
+FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in files("outbox").joinpath("sql").iterdir()}
+TABLES = [
+    "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "redrives",
+    "audit",
+]  # fmt: skip
+HOSTILE = [
+    'weird "name" %s $outbox$ : é',
+    ":job_id",
+    "{schema}",
+    "a.b",
+    "%(rows)s",
+    "back\\slash",
+    "a\\:b::c",
+    "'; --",
+    "UPPER",
+    "select",
+]
+
+every_file = pytest.mark.parametrize("name", FILES)
+
+
+def body_of(name: str) -> str:
+    """Return a statement without its comments."""
+    return "\n".join(line for line in FILES[name].splitlines() if not line.lstrip().startswith("--"))
+
+
+@every_file
+@pytest.mark.parametrize("field", ["Purpose", "Transition", "Parameters", "Locks", "Index"])
+def test_every_statement_says_what_it_is(name: str, field: str) -> None:
+    """Purpose, transition, parameters, locks and index stand in each header, once."""
+    header = "\n".join(line for line in FILES[name].splitlines() if line.startswith("--"))
+    assert len(re.findall(rf"\b{field}: \S", header)) == 1
+
+
+@every_file
+def test_the_header_names_every_parameter(name: str) -> None:
+    """Each parameter of the text is named in the header."""
+    declared = re.search(r"^-- Parameters: (.*(?:\n--   .*)*)", FILES[name], re.MULTILINE)
+    assert declared is not None
+    used = set(re.findall(r"(?<![:\w]):([a-z]\w+)", body_of(name)))
+    assert used <= set(re.findall(r"\w+", declared[1]))
+    assert used or declared[1] == "none"
+
+
+@every_file
+def test_every_table_is_qualified(name: str) -> None:
+    """No table or function of ours is found through the search path."""
+    text = body_of(name)
+    for table in [*TABLES, "clock", "enqueue_1", "write_jobs_1"]:
+        for found in re.finditer(
+            rf"\b(?:FROM|JOIN|INTO|UPDATE|,|\()\s+{table}\b(?!\s*AS\b\s*(?:MATERIALIZED)?\s*\()", text
+        ):
+            raise AssertionError(f"{name}: {found.group()}")
+    assert not re.search(r"(?<!\.)\bclock\(\)", text)
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - {"enqueue"}))  # its document is what every writer test sends
+def test_every_statement_runs_without_a_search_path(database: Database, name: str) -> None:
+    """The texts are valid SQL with nothing but `{schema}` to find the tables by."""
+    text = database.statements.for_psycopg(name)
+    parameters = dict.fromkeys(re.findall(r"%\((\w+)\)s", text))
+    with database.connect(autocommit=False) as connection:
+        connection.execute("SET search_path = pg_catalog")
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(text, parameters)
+            except psycopg.errors.NotNullViolation:
+                assert name == "save_checkpoint"
+
+
+@pytest.mark.parametrize("schema", HOSTILE)
+def test_a_whole_life_under_a_hostile_schema_name(database: Database, schema: str) -> None:
+    """Any legal schema name works in both flavours of every statement, beside the first installation."""
+    upgrade_database(database.url, schema)
+    mine = Database(database.url, schema)
+    try:
+        with mine.engine().begin() as connection:
+            ref = enqueue(connection, Note(key="k", body="%s :x {schema}"), schema=schema)
+            enqueue_many(connection, notes(3), schema=schema)
+            assert get_job(connection, ref.id, schema=schema) == find_job(
+                connection, kind="test.note", logical_key="k", schema=schema
+            )
+            assert get_job(connection, ref.id) is None
+        link = mine.link()
+        assert [queue.name for queue in due_queues(link, runway=5)] == ["notes"]
+        hints = release_all(link)
+        claimed = take(link, [hint.job_id for hint in hints])
+        assert len(complete(link, [item.lease for item in claimed])) == 4
+        assert list_queues(link) == []
+        assert check_invariants(mine) == []
+        assert (mine.count("jobs"), database.count("jobs")) == (4, 0)
+    finally:
+        mine.close()
+
+
+def test_two_installations_do_not_see_each_other(
+    database: Database, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same key makes a job in each; the environment names the default one."""
+    upgrade_database(database.url, "second")
+    with engine.begin() as connection:
+        first = enqueue(connection, Note(key="k"))
+        second = enqueue(connection, Note(key="k"), schema="second")
+        monkeypatch.setenv("OUTBOX_SCHEMA", "second")
+        again = enqueue(connection, Note(key="k"))
+    assert first.created
+    assert second.created
+    assert again.id == second.id != first.id
+
+
+@pytest.mark.parametrize("schema", ["", "x" * 64, "é" * 32, "pg_mine", "information_schema", "a\x00b", "\ud800"])
+def test_an_impossible_schema_name_is_refused(schema: str) -> None:
+    """What PostgreSQL can't take as a name, or would cut off, is a settings error."""
+    with pytest.raises(SettingsError, match=r"^schema"):
+        Statements(schema)
+
+
+def test_statements_are_shared_and_texts_are_made_once() -> None:
+    """One object per schema, one text per statement and flavour."""
+    assert statements_for("outbox") is statements_for("outbox")
+    one = statements_for("outbox")
+    assert one.for_psycopg("claim") is one.for_psycopg("claim")
+    assert one.for_sqlalchemy("cancel") is one.for_sqlalchemy("cancel")
+    assert "--" not in one.for_psycopg("claim")
