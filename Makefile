@@ -84,7 +84,7 @@ lock-check: $(READY)
 
 .PHONY: crash
 crash: $(READY) ## Kill and pause real processes in every crash window, then count
-	@$(BIN)/python tests/crash/matrix.py $(CRASH_ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m crash $(CRASH_ARGS)
 
 .PHONY: bench
 bench: $(READY) ## Measure, and write docs/performance.md

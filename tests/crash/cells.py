@@ -1,0 +1,139 @@
+"""The matrix: every barrier with every way to be hit there, and every fault of what the processes stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from crash import environment, unfenced
+from crash.processes import Armed
+from crash.scripts import WILL_WRITE, Wake, consumer_at, relay_at, relay_in_recovery, writer_at
+from crash.workload import KINDS, ON_THREADS, Concurrent
+from outbox.barriers import Barrier
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        name: unique; says what happens.
+        run: the script; it leaves everything that it started running.
+        barrier: what it proves to have been reached.
+        broker: whether the cell has a broker.
+        server: "broker" or "postgres" for a script that is given a private one to crash, as a second argument.
+        alone: whether it measures time, so that no other cell may run beside it.
+        guilty: what the checker must find, in cells that are made to be caught; None for all others.
+        quick: whether the usual test run has it too.
+    """
+
+    name: str
+    run: Callable[..., None]
+    barrier: Barrier | None = None
+    broker: bool = True
+    server: str | None = None
+    alone: bool = False
+    guilty: str | None = None
+    quick: bool = False
+
+
+_B = Barrier
+_WRITER = (_B.WRITER_AFTER_INSERT, _B.WRITER_AFTER_COMMIT)
+_RELAY = (_B.RELAY_AFTER_RELEASE, _B.RELAY_AFTER_PUBLISH, _B.RELAY_AFTER_CONFIRM)
+_RECOVERY = (_B.RELAY_BEFORE_RECOVERY, _B.RELAY_AFTER_RECOVERY)
+_WITH_HINTS = (_B.CONSUMER_AFTER_RECEIVE, _B.CONSUMER_AFTER_ACK)
+_CONSUMER = (
+    _B.CONSUMER_AFTER_CLAIM,
+    _B.CONSUMER_BEFORE_HANDLE,
+    _B.CONSUMER_BEFORE_EXTERNAL_EFFECT,
+    _B.CONSUMER_AFTER_EXTERNAL_EFFECT,
+    _B.CONSUMER_AFTER_HANDLE,
+    _B.CONSUMER_AFTER_FENCE,
+    _B.CONSUMER_AFTER_APPLY,
+    _B.CONSUMER_AFTER_COMMIT,
+    _B.CONSUMER_BEFORE_HEARTBEAT,
+)
+_AMID = (_B.CONSUMER_BEFORE_HANDLE, _B.CONSUMER_AFTER_EXTERNAL_EFFECT, _B.CONSUMER_AFTER_HANDLE)
+_WITHOUT_HINTS = (_B.CONSUMER_BROKERLESS_AFTER_RELEASE,)
+_LATER = (_B.CONSUMER_AFTER_HANDLE, _B.CONSUMER_AFTER_APPLY, _B.CONSUMER_AFTER_COMMIT)
+_ON_LOOP = (_B.CONSUMER_BEFORE_EXTERNAL_EFFECT, _B.CONSUMER_AFTER_APPLY)
+_ACTIONS = ("kill", "stop")
+
+# One of each group, for the usual test run.
+QUICK = {
+    "writer.after_insert kill @2",
+    "relay.after_publish kill",
+    "relay.after_recovery kill",
+    "consumer.after_claim kill",
+    "consumer.after_handle stop",
+    "consumer.after_apply kill",
+    "consumer.brokerless_after_release kill without broker",
+    "commit's answer lost: apply",
+    "checker: fence removed",
+}
+
+
+def _at(script: Callable[..., None], barrier: Barrier, action: str, nth: int = 1, **options: Any) -> Cell:
+    broker = options.pop("broker", True)
+    label = options.pop("label", "")
+    name = f"{barrier.value} {action}{f' @{nth}' if nth > 1 else ''}{label}{'' if broker else ' without broker'}"
+    run = partial(script, armed=Armed(barrier, action, nth), **options)
+    return Cell(name, run, barrier, broker=broker, quick=name in QUICK)
+
+
+def _barrier_cells() -> Iterable[Cell]:
+    for action in _ACTIONS:
+        yield from (_at(writer_at, barrier, action, nth) for barrier in _WRITER for nth in (1, 2))
+        yield from (_at(relay_at, barrier, action, nth) for barrier in _RELAY for nth in (1, 3))
+        yield from (_at(relay_in_recovery, barrier, action) for barrier in _RECOVERY)
+        yield from (_consumer(barrier, action) for barrier in (*_WITH_HINTS, *_CONSUMER))
+        yield from (_consumer(barrier, action, broker=False) for barrier in (*_WITHOUT_HINTS, *_CONSUMER))
+        yield from (_consumer(barrier, action, 5) for barrier in _LATER)
+        for barrier in _ON_LOOP:
+            yield _at(consumer_at, barrier, action, kinds=(Concurrent,), label=", async")
+    for barrier in _AMID:
+        yield _consumer(barrier, "stop", wake=Wake.AMID, label=", next attempt running")
+
+
+def _consumer(barrier: Barrier, action: str, nth: int = 1, **options: Any) -> Cell:
+    """Return a cell; what must be refused when it wakes is on a thread, where nothing cancels it first."""
+    kinds = KINDS if action == "kill" or barrier not in WILL_WRITE else ON_THREADS
+    return _at(consumer_at, barrier, action, nth, kinds=kinds, **options)
+
+
+def _cell(name: str, run: Callable[..., None], **options: Any) -> Cell:
+    return Cell(name, run, quick=name in QUICK, **options)
+
+
+def _environment_cells() -> Iterable[Cell]:
+    yield _cell("two relays, one killed", environment.two_relays)
+    yield _cell("queue purged", environment.queue_purged)
+    yield _cell("queue deleted", environment.queue_deleted)
+    yield _cell("broker killed", environment.broker_killed, server="broker")
+    yield _cell("broker lost everything", environment.broker_wiped, server="broker")
+    yield _cell("postgres crashed", environment.postgres_crashed, server="postgres")
+    for barrier in (_B.CONSUMER_AFTER_CLAIM, _B.CONSUMER_AFTER_APPLY):
+        run = partial(environment.postgres_crashed_at, barrier=barrier)
+        yield Cell(f"postgres crashed at {barrier.value}", run, barrier, server="postgres")
+    yield _cell("backends terminated", environment.backends_terminated)
+    for barrier in (_B.CONSUMER_AFTER_RECEIVE, _B.CONSUMER_AFTER_HANDLE, _B.CONSUMER_AFTER_APPLY):
+        run = partial(environment.backends_terminated_at, barrier=barrier)
+        yield Cell(f"backends terminated at {barrier.value}", run, barrier)
+    yield _cell("commit's answer lost: apply", environment.completion_cut)
+    yield _cell("commit's answer lost: job.transaction", environment.step_cut)
+    yield _cell("commit's answer lost: batch", environment.batch_cut)
+    yield _cell("commit's answer lost: claim", environment.claim_cut)
+    yield _cell("commit's answer lost: writer", environment.submission_cut)
+    yield _cell("recovery time", environment.recovery_time, alone=True)
+    yield _cell("recovery time without broker", environment.recovery_time, alone=True, broker=False)
+    yield _cell("re-hint time", environment.rehint_time, alone=True)
+
+
+def _checker_cells() -> Iterable[Cell]:
+    yield _cell("checker: token ignored", unfenced.token_ignored, guilty="but attempt 2 succeeded")
+    yield _cell("checker: fence removed", unfenced.fence_removed, guilty="is there 2 times")
+
+
+CELLS: tuple[Cell, ...] = (*_barrier_cells(), *_environment_cells(), *_checker_cells())

@@ -1,0 +1,132 @@
+"""What happens in a cell at a barrier: who is hit there, who is there to go on, and when a frozen one wakes up."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from enum import StrEnum
+
+from crash.processes import Armed, Process
+from crash.stage import CellFailed, Stage
+from crash.workload import KINDS, Concurrent, Order
+from outbox.barriers import Barrier
+
+JOBS = 12
+BATCHES = 3
+BATCH = 4
+
+# A frozen process keeps its transaction's locks: nobody takes those jobs, and it may still commit.
+_IN_TRANSACTION = frozenset({Barrier.CONSUMER_AFTER_FENCE, Barrier.CONSUMER_AFTER_APPLY})
+# Frozen here, an attempt on a thread is past its start, and has a write before it that must be refused. (A task on the
+# event loop may be cancelled first.)
+WILL_WRITE = frozenset(
+    {
+        Barrier.CONSUMER_BEFORE_HANDLE,
+        Barrier.CONSUMER_BEFORE_EXTERNAL_EFFECT,
+        Barrier.CONSUMER_AFTER_EXTERNAL_EFFECT,
+        Barrier.CONSUMER_AFTER_HANDLE,
+        Barrier.CONSUMER_BEFORE_HEARTBEAT,
+    }
+)
+# Frozen here, it holds leases, but may find them lost before any handler starts.
+_HOLDS = frozenset({Barrier.CONSUMER_AFTER_CLAIM, Barrier.CONSUMER_AFTER_ACK})
+
+
+class Wake(StrEnum):
+    """When a frozen consumer goes on."""
+
+    AFTER = "after its jobs are done elsewhere"
+    AMID = "while they run elsewhere"
+
+
+def consumer_at(stage: Stage, armed: Armed, wake: Wake = Wake.AFTER, kinds: Sequence[type[Order]] = KINDS) -> None:
+    """Hit a consumer at a barrier; another one takes over."""
+    if stage.amqp_url is not None:
+        stage.relay()
+    amid = wake is Wake.AMID
+    first_s = 1.5 if armed.barrier is Barrier.CONSUMER_BEFORE_HEARTBEAT else 0.05
+    stage.submit(JOBS, kinds, first_s=first_s, later_s=5.0 if amid else 0.02)
+    victim = stage.consumer(armed)
+    stage.held(victim)
+    stage.consumer(OUTBOX_CONSUMER_CONCURRENCY="8")
+    if armed.action == "kill":
+        return
+    if amid:
+        again = "jobs WHERE state = 'running' AND attempt_count > 1"
+        stage.until(lambda: stage.database.count(again), "a job of the frozen consumer runs elsewhere")
+    else:
+        stage.drained_but_held()
+    if armed.barrier in _IN_TRANSACTION:
+        stage.leases_passed()
+        if not stage.database.count("outbox"):
+            raise CellFailed("somebody took a job whose completion was open")
+    victim.signal(signal.SIGCONT)
+    _see_refused(stage, victim, armed.barrier, kinds)
+
+
+def _see_refused(stage: Stage, victim: Process, barrier: Barrier, kinds: Sequence[type[Order]]) -> None:
+    if barrier in WILL_WRITE and Concurrent not in kinds:
+        stage.until(victim.refused, f"the woken {victim.name} was refused")
+    elif barrier in _HOLDS | WILL_WRITE:
+        stage.until(
+            lambda: victim.refused() or victim.events("lease lost"), f"the woken {victim.name} found its leases lost"
+        )
+
+
+def relay_at(stage: Stage, armed: Armed) -> None:
+    """Hit a relay between PostgreSQL and broker; another one takes over."""
+    stage.consumer()
+    victim = stage.relay(armed)
+    stage.submit(JOBS)
+    if armed.nth > 1:
+        _submit_until_held(stage, victim)
+    stage.held(victim)
+    stage.relay()
+    if armed.action == "stop":
+        stage.drained()
+        victim.signal(signal.SIGCONT)
+    stage.submit(JOBS)
+
+
+def _submit_until_held(stage: Stage, victim: Process) -> None:
+    def held() -> bool:
+        stage.submit(1)
+        return victim.held()
+
+    stage.until(held, f"{victim.name} met its barrier")
+
+
+def relay_in_recovery(stage: Stage, armed: Armed) -> None:
+    """Kill a consumer that holds leases, and hit the relay that is about to take them back."""
+    victim = stage.relay(armed)
+    stage.submit(len(KINDS), first_s=30)
+    loser = stage.consumer()
+    stage.running(len(KINDS))
+    loser.kill()
+    stage.held(victim)
+    stage.relay()
+    stage.consumer()
+    if armed.action == "stop":
+        if armed.barrier is Barrier.RELAY_AFTER_RECOVERY:
+            stage.until(lambda: stage.database.count("attempts WHERE outcome = 'succeeded'"), "jobs went on")
+        else:
+            stage.leases_passed()
+        victim.signal(signal.SIGCONT)
+
+
+def writer_at(stage: Stage, armed: Armed) -> None:
+    """Hit a writer before or after its commit: what is not committed leaves nothing, what is runs."""
+    stage.relay()
+    stage.consumer()
+    writer = stage.writer(BATCHES, BATCH, armed)
+    stage.held(writer)
+    before = armed.barrier is Barrier.WRITER_AFTER_INSERT
+    committed = BATCH * (armed.nth - before)
+    if stage.database.count("jobs") != committed:
+        raise CellFailed(f"{stage.database.count('jobs')} jobs are there, {committed} were committed")
+    stage.drained()
+    if armed.action == "stop":
+        writer.signal(signal.SIGCONT)
+        committed = BATCH * BATCHES
+        stage.until(lambda: writer.code is not None, "the woken writer ended")
+    stage.until(lambda: stage.database.count("jobs WHERE state = 'succeeded'") == committed, "what is committed ran")

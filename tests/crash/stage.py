@@ -1,0 +1,183 @@
+"""One cell's own world: a fresh database, names of its own at the broker, a folder, processes, and bounded waits."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from crash.processes import TESTS, Armed, Process, Workshop
+from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, TABLES, submit
+from outbox.servers.instance import Instance, tail
+from outbox.urls import sqlalchemy_engine
+from support.database import Database
+
+LEASE_S = 2.0
+START_S = 20.0
+DRAIN_S = 40.0
+STEP_S = 20.0
+END_S = 20.0
+# More than any cell takes, however slow the machine: what hangs must end as a failure of its cell.
+CELL_S = 100.0
+
+_SETTINGS = {
+    "OUTBOX_CONSUMER_CONCURRENCY": "4",
+    "OUTBOX_CONSUMER_BROKERLESS_AFTER_S": "1",
+    "OUTBOX_CONSUMER_GRACE_S": "10",
+    "OUTBOX_RELAY_GRACE_S": "6",
+    "OUTBOX_RELAY_REHINT_AFTER_S": "2",
+    "OUTBOX_RELAY_REHINT_BUSY_AFTER_S": "4",
+    "OUTBOX_RELAY_CONNECT_BACKOFF_MAX_S": "1",
+}
+
+
+_FROZEN = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' "
+    "AND application_name LIKE 'outbox-consumer/%' AND state_change < clock_timestamp() - interval '1 second'"
+)
+
+
+class CellFailed(Exception):  # noqa: N818 - the name says what it means
+    """Something that had to happen in a cell did not happen in time."""
+
+
+class Stage:
+    """What a cell's script acts on.
+
+    Attributes:
+        database: the rows that decide.
+        amqp_url: the broker that processes started from now on use; None for none.
+        database_url: the same for their database; a proxy may stand in.
+        facts: what the script has measured or seen, for the report.
+        armed: the processes that were given a barrier.
+        problems: what went wrong when processes were asked to end.
+    """
+
+    def __init__(self, instance: Instance, folder: Path, database: Database, amqp_url: str | None, prefix: str) -> None:
+        self.database = database
+        self.database_url = database.url
+        self.amqp_url = amqp_url
+        self.prefix = prefix
+        self.folder = folder
+        self.effects_file = folder / "external-effects"
+        self.intents_file = folder / "intents"
+        self.workshop = Workshop(instance, folder)
+        self.facts: dict[str, Any] = {}
+        self.armed: list[Process] = []
+        self.problems: list[str] = []
+        self._number = 0
+        self._deadline = time.monotonic() + CELL_S
+        for file in (self.effects_file, self.intents_file):
+            file.touch()
+        with psycopg.connect(database.url, autocommit=True) as connection:
+            connection.execute(TABLES)
+
+    def relay(self, armed: Armed | None = None, **env: str) -> Process:
+        """Start a relay."""
+        return self._start("relay", ["relay", "--json"], armed, env)
+
+    def consumer(self, armed: Armed | None = None, **env: str) -> Process:
+        """Start a consumer of the workload."""
+        return self._start("consumer", ["consume", "--json", "crash.workload"], armed, env)
+
+    def writer(self, batches: int, size: int, armed: Armed | None = None) -> Process:
+        """Start a process that commits orders in batches."""
+        arguments = ("crash.writer", str(batches), str(size), str(self.intents_file))
+        process = self.workshop.module("writer", *arguments, env=self._environment(), armed=armed)
+        return self._remember(process, armed)
+
+    def submit(self, count: int, kinds: Sequence[Any] = KINDS, **takes: float) -> list[str]:
+        """Commit so many orders with their jobs, and return the jobs' ids."""
+        numbers = range(self._number, self._number + count)
+        self._number += count
+        engine = sqlalchemy_engine(self.database.url)
+        try:
+            with engine.begin() as connection:
+                return [str(ref.id) for ref in submit(connection, numbers, kinds, **takes)]
+        finally:
+            engine.dispose()
+
+    def until(self, condition: Callable[[], Any], what: str, within_s: float = STEP_S) -> Any:
+        """Wait for a condition and return its value; `CellFailed` names what did not happen."""
+        deadline = min(time.monotonic() + within_s, self._deadline)
+        while not (value := condition()):
+            self._all_stand()
+            if time.monotonic() > deadline:
+                raise CellFailed(f"not within {within_s:g} s: {what}")
+            time.sleep(0.03)
+        return value
+
+    def held(self, process: Process) -> None:
+        """Wait until an armed process has met its barrier."""
+        self.until(process.held, f"{process.name} met its barrier", START_S)
+
+    def drained(self) -> None:
+        """Wait until nothing is owed to any job."""
+        self.until(lambda: self.database.count("outbox") == 0, "everything drained", DRAIN_S)
+
+    def drained_but_held(self) -> None:
+        """Wait until nothing is owed but what a frozen process holds in open transactions, of one job each."""
+        self.until(
+            lambda: self.database.count("outbox") <= self.database.count(_FROZEN),
+            "everything drained but what is held",
+            DRAIN_S,
+        )
+
+    def running(self, count: int = 1) -> None:
+        """Wait until so many jobs run at once."""
+        self.until(
+            lambda: self.database.count("jobs WHERE state = 'running'") >= count, f"{count} jobs run at once", START_S
+        )
+
+    def leases_passed(self) -> None:
+        """Wait until every lease has been over for a second, by the database's clock."""
+        late = "outbox WHERE lease_expires_at > {s}.clock() - interval '1 second'"
+        self.until(lambda: self.database.count(late) == 0, "the leases' ends passed")
+
+    def finish(self) -> None:
+        """Ask every process to end, and keep what went wrong with that. May be called again."""
+        with suppress(CellFailed):
+            # Before it listens for signals, a process has no way to end in order.
+            self.until(lambda: all(process.stands() for process in self.workshop.processes), "all have started")
+        self.problems += self.workshop.terminate(END_S)
+
+    def close(self) -> None:
+        """End every process at once, and what looks at the database."""
+        self.workshop.close()
+        self.database.close()
+
+    def reopened(self) -> None:
+        """Look at the database over new connections: its server was down."""
+        self.database.close()
+        self.database = Database(self.database.url)
+
+    def _all_stand(self) -> None:
+        for process in self.workshop.processes:
+            if not process.killed and process.code not in (None, 0):
+                raise CellFailed(f"{process.name} fell over with {process.code}: {tail(process.log)}")
+
+    def _start(self, name: str, arguments: list[str], armed: Armed | None, env: dict[str, str]) -> Process:
+        process = self.workshop.outbox(name, *arguments, env=self._environment() | env, armed=armed)
+        return self._remember(process, armed)
+
+    def _remember(self, process: Process, armed: Armed | None) -> Process:
+        if armed is not None:
+            self.armed.append(process)
+        return process
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("OUTBOX_", "CRASH_"))}
+        return inherited | {
+            **_SETTINGS,
+            "OUTBOX_DATABASE_URL": self.database_url,
+            "OUTBOX_AMQP_URL": self.amqp_url or "",
+            "OUTBOX_AMQP_PREFIX": self.prefix,
+            EFFECTS_FILE: str(self.effects_file),
+            LEASE_VARIABLE: str(LEASE_S),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH")))),
+        }

@@ -1,0 +1,182 @@
+"""The jobs of the crash matrix, written so that everything that happens twice shows.
+
+No table here has a unique constraint on what a job writes, and the external effect is a line in a file. A consumer
+runs them by `outbox consume crash.workload`; it reads from its environment where that file is and how long a lease is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from outbox import JobRef, enqueue_many
+from outbox.barriers import Barrier, hit
+from outbox_consumer import AsyncHandler, Handler, Job, RetryPolicy
+from outbox_schemas import Payload
+
+EFFECTS_FILE = "CRASH_EFFECTS_FILE"
+LEASE_VARIABLE = "CRASH_LEASE_S"
+QUEUE = "crash"
+
+TABLES = """
+CREATE TABLE public.crash_orders (number integer PRIMARY KEY, kind text NOT NULL, job_id uuid NOT NULL);
+CREATE TABLE public.crash_effects (job_id uuid NOT NULL, attempt integer NOT NULL, worker integer NOT NULL);
+CREATE TABLE public.crash_steps (job_id uuid NOT NULL, attempt integer NOT NULL, worker integer NOT NULL);
+"""
+
+# Faults eat attempts that no job should fail for: what runs out here would count as lost.
+_RETRY = RetryPolicy(max_attempts=50, base=timedelta(seconds=0.1), cap=timedelta(seconds=1))
+_LEASE = timedelta(seconds=float(os.environ.get(LEASE_VARIABLE, "2")))
+
+
+class Order(Payload):
+    """What all jobs of the matrix carry: the order, and how many seconds the first and the later attempts take."""
+
+    queue: ClassVar[str] = QUEUE
+    number: int
+    first_s: float = 0.02
+    later_s: float = 0.02
+
+    def logical_key(self) -> str:
+        """Return the order's number."""
+        return str(self.number)
+
+    def takes_s(self, job: Job) -> float:
+        """Return how long this attempt takes."""
+        return self.first_s if job.attempt == 1 else self.later_s
+
+
+class Applied(Order):
+    """Has an effect outside and one in `apply`."""
+
+    kind: ClassVar[str] = "crash.applied"
+
+
+class Plain(Order):
+    """Has an effect outside only, and is completed in a batch."""
+
+    kind: ClassVar[str] = "crash.plain"
+
+
+class Stepped(Order):
+    """Writes a step and its checkpoint in mid-run, and an effect in `apply`."""
+
+    kind: ClassVar[str] = "crash.stepped"
+
+
+class Concurrent(Order):
+    """Runs on the event loop; otherwise as `Applied`."""
+
+    kind: ClassVar[str] = "crash.async"
+
+
+ON_THREADS: tuple[type[Order], ...] = (Applied, Plain, Stepped)
+KINDS: tuple[type[Order], ...] = (*ON_THREADS, Concurrent)
+
+
+def act_outside(job: Job) -> None:
+    """Have the external effect: one line, which the file system appends as a whole."""
+    hit(Barrier.CONSUMER_BEFORE_EXTERNAL_EFFECT)
+    with Path(os.environ[EFFECTS_FILE]).open("a", encoding="ascii") as file:
+        file.write(f"{job.id} {job.attempt} {os.getpid()}\n")
+    hit(Barrier.CONSUMER_AFTER_EXTERNAL_EFFECT)
+
+
+def write_row(session: Session, table: str, job: Job) -> None:
+    """Add one row; nothing but the fence keeps a second one out."""
+    row = {"job": job.id, "attempt": job.attempt, "worker": os.getpid()}
+    session.execute(sa.text(f"INSERT INTO public.{table} VALUES (:job, :attempt, :worker)"), row)
+
+
+def _work(job: Job, payload: Order) -> None:
+    # Wakes at the loss of the lease, and goes on all the same: the worst handler that there is.
+    job.lost.wait(payload.takes_s(job))
+    act_outside(job)
+
+
+class AppliedHandler(Handler[Applied]):
+    """An effect outside, then one in `apply`."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    def handle(self, job: Job, payload: Applied) -> None:
+        """Work and act outside."""
+        _work(job, payload)
+
+    def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
+        """Write the effect."""
+        write_row(session, "crash_effects", job)
+
+
+class PlainHandler(Handler[Plain]):
+    """An effect outside, and no `apply`."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    def handle(self, job: Job, payload: Plain) -> None:
+        """Work and act outside."""
+        _work(job, payload)
+
+
+class SteppedHandler(Handler[Stepped]):
+    """A checkpointed step behind the fence, then as `AppliedHandler`."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    def handle(self, job: Job, payload: Stepped) -> None:
+        """Take the step unless an earlier attempt has; looking before the work makes a stale attempt take it late."""
+        taken = job.load_checkpoint("step")
+        _work(job, payload)
+        if taken is None:
+            with job.transaction() as session:
+                write_row(session, "crash_steps", job)
+                job.save_checkpoint(session, "step", job.attempt)
+
+    def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
+        """Write the effect."""
+        write_row(session, "crash_effects", job)
+
+
+class ConcurrentHandler(AsyncHandler[Concurrent]):
+    """As `AppliedHandler`, on the event loop."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    async def handle(self, job: Job, payload: Concurrent) -> None:
+        """Work and act outside."""
+        await asyncio.sleep(payload.takes_s(job))
+        act_outside(job)
+
+    def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
+        """Write the effect."""
+        write_row(session, "crash_effects", job)
+
+
+def submit(
+    connection: sa.Connection,
+    numbers: Sequence[int],
+    kinds: Sequence[type[Order]] = KINDS,
+    *,
+    first_s: float = 0.02,
+    later_s: float = 0.02,
+) -> list[JobRef]:
+    """Write orders and their jobs in the caller's transaction, the kinds in turn."""
+    payloads = [kinds[number % len(kinds)](number=number, first_s=first_s, later_s=later_s) for number in numbers]
+    refs = enqueue_many(connection, payloads)
+    insert = sa.text("INSERT INTO public.crash_orders VALUES (:number, :kind, :job)")
+    rows = zip(payloads, refs, strict=True)
+    connection.execute(
+        insert, [{"number": payload.number, "kind": payload.kind, "job": ref.id} for payload, ref in rows]
+    )
+    return refs
