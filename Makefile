@@ -55,7 +55,7 @@ demo: $(READY) ## Run the worked example for real: crash a consumer, restart the
 
 .PHONY: test
 test: $(READY) ## Run the tests; TEST_ARGS goes to pytest
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 $(TEST_ARGS)
 
 .PHONY: check
 check: $(READY) lint types lock-check ## Lint, formatting, types, import layers, lock file

@@ -7,31 +7,30 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import psycopg
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
 from outbox import ending
 from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
 from outbox.ending import complete_within
-from outbox.link import Link, is_transient
+from outbox.link import Link, is_connection_trouble, is_transient
 from outbox.statements import Statements
 from outbox_consumer.book import Entry
-from outbox_consumer.errors import RetryableError
+from outbox_consumer.guarded import guarded_session
 from outbox_schemas import LeaseLost, Outcome
 
 __all__ = ["Applier"]
 
+# For deadlocks and serialization failures; a lost connection is tried again for as long as the lease was given for.
 _TRIES = 5
 
 
 class Applier:
-    """Runs completions with `apply` on the engine that handlers share; asks a link of its own for the fate of lost
-    commits.
+    """Runs completions with `apply` on an engine that handlers can't exhaust; asks a link of its own for the fate of
+    lost commits.
     """
 
-    def __init__(self, engine: sa.Engine, statements: Statements, url: str, *, pooled: bool = False) -> None:
+    def __init__(self, engine: sa.Engine, statements: Statements, url: str | None, *, pooled: bool = False) -> None:
         self._engine = engine
         self._statements = statements
         self._url = url
@@ -43,39 +42,33 @@ class Applier:
 
         Raises:
             LeaseLost: the fence refused; nothing was written.
-            Exception: what `apply` raised, or a database error that outlasted the tries; nothing was written.
+            Exception: what `apply` raised, or a database error that outlasted the tries; nothing was written, unless
+                it is a lost connection: then the outcome is unknown, and whoever writes the attempt's end finds out.
         """
         backoff = Backoff(base_s=0.05, cap_s=1.0)
-        for left in reversed(range(_TRIES)):
+        until = time.monotonic() + entry.lease.lease_s
+        while True:
             try:
                 self._once(entry, result)
-            except LeaseLost:
-                if self._committed(entry):
+            except LeaseLost as lost:
+                if lost.refused and self._committed(entry):
                     return True
                 raise
             except sa.exc.DBAPIError as error:
-                original = error.orig
-                if original is None or not is_transient(original) or left == 0:
+                if not _worth_another_try(error.orig, backoff.failures, until):
                     raise
-            except psycopg.OperationalError as error:
-                if left == 0:
-                    raise RetryableError(f"the database went away: {type(error).__name__}", code="database") from error
             else:
                 return False
             time.sleep(backoff.next_s())
-        raise AssertionError("unreachable")
 
     def _once(self, entry: Entry, result: Any) -> None:
         with self._engine.connect() as connection:
-            with connection.begin() as transaction:
+            with connection.begin():
                 if not complete_within(connection, self._statements, entry.lease):
                     raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
                 hit(Barrier.CONSUMER_AFTER_FENCE)
-                with Session(bind=connection, join_transaction_mode="rollback_only") as session:
+                with guarded_session(connection, "apply()") as session:
                     entry.handler.apply(session, entry.job, result)
-                    session.flush()
-                if not transaction.is_active:
-                    raise RuntimeError("apply() ended the transaction; it must neither commit nor roll back")
                 hit(Barrier.CONSUMER_AFTER_APPLY)
             hit(Barrier.CONSUMER_AFTER_COMMIT)
 
@@ -88,3 +81,11 @@ class Applier:
             return ending.outcomes(link, [entry.lease]).get(entry.lease.token) is Outcome.SUCCEEDED
         finally:
             link.close()
+
+
+def _worth_another_try(error: BaseException | None, failures: int, until: float) -> bool:
+    if error is None or not is_transient(error):
+        return False
+    if is_connection_trouble(error):
+        return time.monotonic() < until
+    return failures < _TRIES - 1

@@ -4,7 +4,7 @@ User code runs here and nowhere else.
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +15,13 @@ from outbox.barriers import Barrier, hit
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
-from outbox_consumer.endings import Ender, Ending, How, ending_for
+from outbox_consumer.ender import Ender
+from outbox_consumer.endings import Ending, How, ending_for
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.handler import AsyncHandler, Handler
 from outbox_schemas import LeaseLost, Payload
 
 __all__ = ["Attempts"]
-
-log = logging.getLogger("outbox.consumer")
 
 
 class Attempts:
@@ -66,16 +65,18 @@ class Attempts:
     def succeed(self, entry: Entry, result: Any) -> None:
         """Complete an attempt whose handler has returned; with `apply` on this thread, else in a batch."""
         hit(Barrier.CONSUMER_AFTER_HANDLE)
-        if not entry.handler.has_apply():
+        if entry.ending or not entry.handler.has_apply():
             self._ender.put([Ending(entry, How.SUCCEED)])
             return
+        entry.completing = True
+        entry.job.begin_apply()
         try:
             resolved = self._applier.complete(entry, result)
         except BaseException as error:  # noqa: BLE001 - `apply` is user code
+            entry.completing = False
             self.fail(entry, error)
             return
-        entry.ending = True
-        self._book.remove(entry)
+        self._forget(entry)
         self._counters.add("succeeded")
         self._counters.add("commits_resolved", int(resolved))
 
@@ -84,12 +85,21 @@ class Attempts:
         if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id:
             if error.refused:
                 self._ender.refuse(entry)
-            self.drop(entry)
-            return
-        self._ender.put([ending_for(entry, error)])
+            self.drop(entry, error.reason)
+        elif isinstance(error, asyncio.CancelledError) and entry.job.lost:
+            # Our own doing: a task whose lease is lost is cancelled.
+            self.drop(entry, "the lease is no longer held")
+        else:
+            self._ender.put([ending_for(entry, error)])
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: Entry, reason: str) -> None:
         """Forget an attempt whose lease is lost; its job's fate is in other hands."""
+        if entry.ending:
+            return  # its end is on its way already, after an overrun for example
+        self._counters.add("leases_lost", int(self._book.lose(entry, reason)))
+        self._forget(entry)
+
+    def _forget(self, entry: Entry) -> None:
         entry.ending = True
         self._book.remove(entry)
 

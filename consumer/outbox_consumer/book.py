@@ -7,8 +7,9 @@ expiry does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
 
 from outbox.leasing import Beat, Claimed, Lease
 from outbox_consumer.handler import AnyHandler
@@ -19,7 +20,13 @@ __all__ = ["Entry", "LeaseBook"]
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One held lease: the claimed job, its handler and context, and its course through this process."""
+    """One held lease: the claimed job, its handler and context, and its course through this process.
+
+    Attributes:
+        ending: its end is decided and on its way to the database, or nothing is to be written any more.
+        completing: `apply` runs. Its own fence tells whether the lease held; until then no one else can.
+        lost: it has been counted as lost.
+    """
 
     claimed: Claimed
     handler: AnyHandler
@@ -27,7 +34,9 @@ class Entry:
     taken_at: float
     trusted_until: float
     started_at: float | None = None
-    ending: bool = field(default=False)
+    ending: bool = False
+    completing: bool = False
+    lost: bool = False
 
     @property
     def lease(self) -> Lease:
@@ -40,7 +49,7 @@ class LeaseBook:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[object, Entry] = {}
+        self._entries: dict[UUID, Entry] = {}
 
     def __len__(self) -> int:
         with self._lock:
@@ -66,44 +75,51 @@ class LeaseBook:
         with self._lock:
             return list(self._entries.values())
 
-    def shortest_lease_s(self) -> float | None:
-        """Return the shortest lease held, in seconds, or None."""
+    def lose(self, entry: Entry, reason: str) -> bool:
+        """Tell the attempt that its lease is lost; return False if that is known and counted already."""
         with self._lock:
-            return min((entry.lease.lease_s for entry in self._entries.values()), default=None)
+            first, entry.lost = not entry.lost, True
+        entry.job.mark_lost(reason)
+        return first
 
-    def record_beats(self, asked: Iterable[Entry], beats: Iterable[Beat], asked_at: float) -> list[Entry]:
-        """Extend the trust in what a heartbeat extended; return the entries that it found lost.
+    def record_beats(self, asked: Sequence[Entry], beats: Sequence[Beat], asked_at: float) -> list[Entry]:
+        """Extend the trust in what a heartbeat extended; return the entries that it found lost. Answers and entries
+        pair by their places: this process may hold a lost and a current lease of the same job.
 
         A completion that commits between the heartbeat's read and now has removed its entry: that one is not lost.
+        Neither is one whose own end is on its way or being committed by `apply`: that may have come first.
         """
-        answers = {beat.job_id: beat for beat in beats}
         lost: list[Entry] = []
         with self._lock:
-            for entry in asked:
-                beat = answers.get(entry.lease.job_id)
-                if beat is None or entry.lease.token not in self._entries or entry.ending:
+            for entry, beat in zip(asked, beats, strict=True):
+                if entry.lease.token not in self._entries:
                     continue
                 if beat.extended:
                     entry.trusted_until = asked_at + entry.lease.lease_s
                     entry.job.trust_until(entry.trusted_until)
-                elif not beat.owned:
+                elif not (beat.owned or entry.ending or entry.completing):
                     lost.append(entry)
         return lost
 
     def distrusted(self, now: float) -> list[Entry]:
-        """Return the entries whose lease must be taken for lost because no heartbeat got through in time."""
+        """Return the entries whose lease must be taken for lost because no heartbeat got through in time.
+
+        What is ending already is left to its end: the fence decides there.
+        """
         with self._lock:
             return [
-                entry for entry in self._entries.values() if now > entry.trusted_until and not entry.job.lost.is_set()
+                entry
+                for entry in self._entries.values()
+                if now > entry.trusted_until and not (entry.lost or entry.ending or entry.completing)
             ]
 
     def overrunning(self, now: float) -> list[Entry]:
-        """Return the started entries that are past their handler's maximum runtime."""
+        """Return the started entries that are past their handler's maximum runtime. `apply` is not interrupted."""
         with self._lock:
             return [
                 entry
                 for entry in self._entries.values()
                 if entry.started_at is not None
-                and not entry.ending
+                and not (entry.ending or entry.completing)
                 and now - entry.started_at > entry.handler.max_runtime.total_seconds()
             ]

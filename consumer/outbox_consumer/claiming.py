@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
@@ -37,6 +38,7 @@ _POLL_MIN_S = 0.005
 _POLL_MAX_S = 0.1
 _STRAY_AGE_S = 2.0
 _STRAY_EVERY_S = 1.0
+_OVERDUE_S = 3.0
 _REHINT_AFTER_S = 10.0
 
 
@@ -48,6 +50,7 @@ class Claimer:
         capacity: how many attempts may be claimed now.
         deliver: takes new leases to the slots; they are in the book by then.
         broker_away: whether the broker has been out of reach for long enough to do without.
+        trouble: set while claims fail, so that nobody asks for more hints.
     """
 
     def __init__(
@@ -66,11 +69,12 @@ class Claimer:
         entry_of: Callable[[Claimed, float], Entry],
         deliver: Callable[[Sequence[Entry]], None],
         broker_away: Callable[[], bool],
+        trouble: threading.Event,
     ) -> None:
         self._link = link
         self._registry = registry
         self._worker = worker
-        self._queues = list(queues)
+        self._queues = deque(queues)
         self._batch = batch
         self._book = book
         self._counters = counters
@@ -80,6 +84,7 @@ class Claimer:
         self._entry_of = entry_of
         self._deliver = deliver
         self._broker_away = broker_away
+        self._trouble = trouble
         self._stop = threading.Event()
         self._unresolved: list[UUID] = []
         self._poll_s = _POLL_MIN_S
@@ -98,7 +103,9 @@ class Claimer:
                 self._resolve()
                 self._turn()
                 backoff.reset()
+                self._trouble.clear()
             except psycopg.Error as error:
+                self._trouble.set()
                 _quiet.log(logging.WARNING, "claiming failed; trying again", exc_info=error)
                 self._stop.wait(backoff.next_s())
         self._try_resolve()
@@ -116,15 +123,19 @@ class Claimer:
             self._claim_directly(room)
         else:
             self._inbox.wait(_IDLE_S, for_hints=True)
+            if not len(self._inbox):
+                self._claim_forgotten(room)
 
     def _claim_hinted(self, room: int) -> None:
-        ids, decided = self._inbox.take(room)
+        ids, decided, half_read = self._inbox.take(room)
         hit(Barrier.CONSUMER_AFTER_RECEIVE)
         try:
             self._claim(ids)
         except psycopg.Error:
-            # Nothing is decided: the messages go back to the broker, the jobs in half-read ones are hinted again as
-            # lost.
+            # Nothing is decided, so the messages go back to the broker, the half-read one included: its first jobs
+            # would have no hint any more.
+            if half_read is not None and self._inbox.remove(half_read):
+                decided = [*decided, half_read]
             self._hints.give_back(decided)
             self._counters.add("hints_returned", len(decided))
             raise
@@ -133,22 +144,49 @@ class Claimer:
 
     def _claim_directly(self, room: int) -> None:
         ids: list[UUID] = []
+        # Each queue is the first one in its turn, so that none waits for the end of another's backlog.
+        self._queues.rotate(-1)
         for queue in self._queues:
             if len(ids) < room:
-                released = release(self._link, queue, batch=room - len(ids), rehint_after_s=_REHINT_AFTER_S)
-                ids.extend(hint.job_id for hint in released)
-        now = time.monotonic()
-        if len(ids) < room and now >= self._next_stray_at:
-            strays = stray_hints(self._link, self._queues, age_s=_STRAY_AGE_S, batch=room - len(ids))
-            self._next_stray_at = now if strays else now + _STRAY_EVERY_S
-            ids.extend(strays)
+                ids.extend(self._release(queue, room - len(ids)))
+        ids.extend(self._strays(room - len(ids)))
+        claimed = 0
         if ids:
             hit(Barrier.CONSUMER_BROKERLESS_AFTER_RELEASE)
-            self._counters.add("claimed_without_broker", self._claim(ids))
+            claimed = self._claim(ids)
+            self._counters.add("claimed_without_broker", claimed)
+        if claimed:
             self._poll_s = _POLL_MIN_S
         else:
             self._inbox.wait(self._poll_s, for_hints=True)
             self._poll_s = min(self._poll_s * 2, _POLL_MAX_S)
+
+    def _claim_forgotten(self, room: int) -> None:
+        """While there is nothing else to do, take jobs that the usual way has left behind: their hints came to nothing,
+        or nobody releases them (no relay runs, or the broker blocks it). Looked for once a second, no more.
+        """
+        if time.monotonic() < self._next_stray_at:
+            return
+        ids = self._strays(room)
+        for queue in self._queues:
+            if len(ids) < room:
+                ids.extend(self._release(queue, room - len(ids), overdue_s=_OVERDUE_S))
+        claimed = self._claim(ids)
+        self._counters.add("claimed_without_broker", claimed)
+        # More may wait; but what can't be claimed now must not be asked for in a hot loop.
+        self._next_stray_at = time.monotonic() + (0.0 if claimed else _STRAY_EVERY_S)
+
+    def _strays(self, room: int) -> list[UUID]:
+        now = time.monotonic()
+        if room <= 0 or now < self._next_stray_at:
+            return []
+        strays = stray_hints(self._link, list(self._queues), age_s=_STRAY_AGE_S, batch=room)
+        self._next_stray_at = now if strays else now + _STRAY_EVERY_S
+        return strays
+
+    def _release(self, queue: str, room: int, *, overdue_s: float = 0) -> list[UUID]:
+        released = release(self._link, queue, batch=room, rehint_after_s=_REHINT_AFTER_S, overdue_s=overdue_s)
+        return [hint.job_id for hint in released]
 
     def _claim(self, ids: Sequence[UUID]) -> int:
         """Claim, put the leases in the book, and see to what was refused. Return how many were claimed."""

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
 import click
 
 from outbox.cli.output import is_json, json_option, load_settings
@@ -28,4 +34,16 @@ def consume(handlers: tuple[str, ...], queues: tuple[str, ...], concurrency: int
         consumer={"queues": queues or None, "concurrency": concurrency},
     )
     configure(settings)
-    return run_consumer(*handlers, settings=settings)
+    code = run_consumer(*handlers, settings=settings)
+    if code:
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process although work was let go: a thread that a handler has started would keep it alive."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

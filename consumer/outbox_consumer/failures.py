@@ -52,8 +52,11 @@ def least_wait_s(error: BaseException) -> float:
 
 def _code(error: BaseException, otherwise: str) -> str:
     """Return the error's own code if it is one: a subclass may have skipped our `__init__`, or set anything."""
-    code = _guarded(lambda: getattr(error, "code", None), None)
-    return code if isinstance(code, str) and is_code(code) else otherwise
+    codes = (
+        _guarded(lambda: getattr(error, "code", None), None),
+        _guarded(lambda: getattr(type(error), "default_code", None), None),
+    )
+    return next((code for code in codes if isinstance(code, str) and is_code(code)), otherwise)
 
 
 def _type_name(error: BaseException) -> str:
@@ -92,4 +95,4 @@ def _storable(text: object, limit: int) -> str:
     plain = str.__str__(text) if isinstance(text, str) else ""
     size = len(plain)
     kept = mask(_UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", plain[: _MASKED_FACTOR * limit]))
-    return kept if size <= limit and len(kept) <= 2 * limit else f"{kept[:limit]}… ({size} characters)"
+    return kept if size <= limit and len(kept) <= limit else f"{kept[:limit]}… ({size} characters)"

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from outbox_consumer.book import Entry
 from outbox_consumer.broker.receiver import Receiver
 from outbox_consumer.counters import Counters
-from outbox_consumer.endings import Ender, Ending, How
+from outbox_consumer.ender import Ender
+from outbox_consumer.endings import Ending, How
 from outbox_consumer.intake import Inbox, Pace, lookahead, prefetch_for
 from outbox_consumer.slots import Slots
 
@@ -38,6 +39,7 @@ class Governor:
         ender: Ender,
         counters: Counters,
         receiver: Receiver | None,
+        trouble: threading.Event,
     ) -> None:
         self._slots = slots
         self._pace = pace
@@ -46,6 +48,7 @@ class Governor:
         self._ender = ender
         self._counters = counters
         self._receiver = receiver
+        self._trouble = trouble
         self._stop = threading.Event()
 
     def capacity(self) -> int:
@@ -71,7 +74,7 @@ class Governor:
         stalled: list[Entry] = [entry for slots in self._slots for entry in slots.take_back(before)]
         if stalled:
             # The pace was too hopeful: the running jobs are slower than the last ones were.
-            self._pace.measure(_STALL_S)
+            self._pace.stalled(_STALL_S)
             self._ender.put([Ending(entry, How.HAND_BACK) for entry in stalled])
 
     def _tend(self, receiver: Receiver) -> None:
@@ -80,7 +83,7 @@ class Governor:
             receiver.pause()
             receiver.give_back(held)
             self._counters.add("hints_returned", len(held))
-        elif receiver.paused and self.capacity() > 0:
+        elif receiver.paused and self.capacity() > 0 and not self._trouble.is_set():
             receiver.resume(self._wanted_prefetch(0))
         elif not receiver.paused:
             wanted = self._wanted_prefetch(receiver.prefetch)

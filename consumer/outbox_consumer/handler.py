@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
@@ -68,12 +69,24 @@ class BaseHandler(Generic[P]):
             raise HandlerError(f"{name}.retry must be a RetryPolicy, not {type(cls.retry).__name__}")
         if not _SHORTEST_LEASE <= cls.lease <= _LONGEST_LEASE:
             raise HandlerError(f"{name}.lease must be from 1 second to 1 day")
+        if inspect.iscoroutinefunction(cls.apply):
+            raise HandlerError(f"{name}.apply must be a plain function: it runs on a thread, in a transaction")
+        cls._check_handle()
         if cls.max_runtime < cls.lease:
             raise HandlerError(f"{name}.max_runtime must be at least its lease ({cls.lease})")
         if not all(isinstance(version, int) and version >= 1 for version in cls.versions):
             raise HandlerError(f"{name}.versions must be whole numbers from 1")
         if not cls.handler_version.isprintable() or not 1 <= len(cls.handler_version) <= 100:
             raise HandlerError(f"{name}.handler_version must be printable text of 1 to 100 characters")
+
+    @classmethod
+    def _check_handle(cls) -> None:
+        """Refuse a `handle` of the other kind: it would be taken for done without having run."""
+
+    @classmethod
+    def has_handle(cls) -> bool:
+        """Tell whether `handle` is defined; a base class of handlers may leave it to its subclasses."""
+        return True
 
     @classmethod
     def abilities(cls) -> list[Ability]:
@@ -122,6 +135,16 @@ class Handler(BaseHandler[P]):
         """
         raise NotImplementedError(f"{type(self).__qualname__} must define handle()")
 
+    @classmethod
+    def _check_handle(cls) -> None:
+        if inspect.iscoroutinefunction(cls.handle) or inspect.isasyncgenfunction(cls.handle):
+            raise HandlerError(f"{cls.__qualname__}.handle is async; derive from AsyncHandler, or make it a plain def")
+
+    @classmethod
+    def has_handle(cls) -> bool:
+        """Tell whether `handle` is defined."""
+        return cls.handle is not Handler.handle
+
 
 class AsyncHandler(BaseHandler[P]):
     """A handler that runs as a task on the consumer's event loop. One that blocks the loop delays the other async
@@ -135,6 +158,16 @@ class AsyncHandler(BaseHandler[P]):
         a thread.
         """
         raise NotImplementedError(f"{type(self).__qualname__} must define handle()")
+
+    @classmethod
+    def _check_handle(cls) -> None:
+        if not inspect.iscoroutinefunction(cls.handle):
+            raise HandlerError(f"{cls.__qualname__}.handle is not async; write async def, or derive from Handler")
+
+    @classmethod
+    def has_handle(cls) -> bool:
+        """Tell whether `handle` is defined."""
+        return cls.handle is not AsyncHandler.handle
 
 
 AnyHandler = Handler[Any] | AsyncHandler[Any]

@@ -1,7 +1,8 @@
 """The heartbeat: extends every held lease in one statement, and tells attempts when their lease is gone.
 
-It runs on a thread and a connection of its own. A database error only shortens the time to the next try; what was
-not extended in time is taken for lost here before it expires there.
+It runs on a thread and a connection of its own. A database error only shortens the time to the next try. What was
+not extended in time is taken for lost here before it expires there: by the watch, which does no I/O, so that a
+connection that hangs can't keep it from telling.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from outbox.leasing import heartbeat
 from outbox.link import Link
 from outbox.logs import RateLimited
 from outbox_consumer.book import Entry, LeaseBook
-from outbox_consumer.counters import Counters
 
-__all__ = ["Heart", "beat_interval_s"]
+__all__ = ["Heart", "Watch", "beat_interval_s"]
 
 log = logging.getLogger("outbox.consumer")
 _quiet = RateLimited(log, every_s=10)
@@ -29,6 +29,7 @@ _quiet = RateLimited(log, every_s=10)
 _CHUNK = 500
 _SHORTEST_S = 0.1
 _LONGEST_S = 30.0
+_WATCH_S = 0.1
 
 
 def beat_interval_s(shortest_lease_s: float | None, setting_s: float | None) -> float:
@@ -40,24 +41,20 @@ def beat_interval_s(shortest_lease_s: float | None, setting_s: float | None) -> 
 
 
 class Heart:
-    """The body of the heartbeat loop. `on_overrun` is called for attempts past their maximum runtime."""
+    """The body of the heartbeat loop. `on_lost` is told of each lease that another transition has ended."""
 
     def __init__(
         self,
         link: Link,
         book: LeaseBook,
-        counters: Counters,
         *,
         interval_s: float | None,
         shortest_lease_s: float,
-        on_overrun: Callable[[Entry], None],
-        on_lost: Callable[[Entry], None],
+        on_lost: Callable[[Entry, str], None],
     ) -> None:
         self._link = link
         self._book = book
-        self._counters = counters
         self._interval_s = beat_interval_s(shortest_lease_s, interval_s)
-        self._on_overrun = on_overrun
         self._on_lost = on_lost
         self._stop = threading.Event()
 
@@ -77,11 +74,11 @@ class Heart:
             except psycopg.Error as error:
                 pause_s = backoff.next_s()
                 _quiet.log(logging.WARNING, "heartbeat failed; trying again within the lease", exc_info=error)
-            self._look_locally()
         self._link.close()
 
     def _beat(self) -> None:
-        entries = [entry for entry in self._book.entries() if not entry.ending and not entry.job.lost.is_set()]
+        # What is ending is kept, too: its end may have to wait for the database.
+        entries = [entry for entry in self._book.entries() if not entry.lost]
         for start in range(0, len(entries), _CHUNK):
             self._beat_chunk(entries[start : start + _CHUNK])
 
@@ -90,19 +87,31 @@ class Heart:
         asked_at = time.monotonic()
         beats = heartbeat(self._link, [entry.lease for entry in entries])
         for entry in self._book.record_beats(entries, beats, asked_at):
-            self._lose(entry, "another transition ended the lease")
+            self._on_lost(entry, "another transition ended the lease")
 
-    def _look_locally(self) -> None:
-        now = time.monotonic()
-        for entry in self._book.overrunning(now):
-            self._on_overrun(entry)
-        for entry in self._book.distrusted(now):
-            self._lose(entry, "no heartbeat got through before the lease's end")
 
-    def _lose(self, entry: Entry, reason: str) -> None:
-        self._counters.add("leases_lost")
-        log.warning(
-            "lease lost", extra={"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "reason": reason}
-        )
-        entry.job.mark_lost(reason)
-        self._on_lost(entry)
+class Watch:
+    """The body of the watching loop: what the local clock alone decides. `on_overrun` is told of attempts past their
+    maximum runtime, `on_lost` of leases that no heartbeat extended in time.
+    """
+
+    def __init__(
+        self, book: LeaseBook, *, on_overrun: Callable[[Entry], None], on_lost: Callable[[Entry, str], None]
+    ) -> None:
+        self._book = book
+        self._on_overrun = on_overrun
+        self._on_lost = on_lost
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """End the loop."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Watch until stopped."""
+        while not self._stop.wait(_WATCH_S):
+            now = time.monotonic()
+            for entry in self._book.overrunning(now):
+                self._on_overrun(entry)
+            for entry in self._book.distrusted(now):
+                self._on_lost(entry, "no heartbeat got through before the lease's end")

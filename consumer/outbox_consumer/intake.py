@@ -7,12 +7,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
-__all__ = ["Hint", "HintSource", "Inbox", "Pace", "lookahead", "prefetch_for"]
+__all__ = ["Hint", "HintSource", "Inbox", "NoHints", "Pace", "lookahead", "prefetch_for"]
 
 # Work claimed ahead of free slots, and hints held ahead of claims, in seconds of what the slots take.
 _LOOKAHEAD_S = 0.2
@@ -51,6 +51,10 @@ class Pace:
         """Take one duration into the average; a longer one counts at once, so that slow work is not hoarded."""
         weight = 0.5 if seconds > 4 * self.seconds_per_job else _SMOOTHING
         self.seconds_per_job += weight * (seconds - self.seconds_per_job)
+
+    def stalled(self, seconds: float) -> None:
+        """Take in that nothing has ended for so long: double the estimate each time, so that hope ends soon."""
+        self.seconds_per_job = max(2 * self.seconds_per_job, seconds)
 
 
 class HintSource(Protocol):
@@ -100,23 +104,30 @@ class Inbox:
                 self._wake.wait(timeout_s)
             self._poked = False
 
-    def take(self, limit: int) -> tuple[list[UUID], list[Hint]]:
-        """Return up to `limit` job ids for one claim, and the hints that are decided once that claim is."""
+    def take(self, limit: int) -> tuple[list[UUID], list[Hint], Hint | None]:
+        """Return up to `limit` job ids for one claim, the hints that are decided once that claim is, and the one that
+        is only half read, if there is one: it stays here.
+        """
         ids: list[UUID] = []
         decided: list[Hint] = []
         with self._wake:
             while self._hints and len(ids) < limit:
                 hint = self._hints[0]
-                while hint.jobs and len(ids) < limit:
-                    ids.append(hint.jobs.popleft())
-                if not hint.jobs:
-                    decided.append(self._hints.popleft())
-        return ids, decided
+                count = min(len(hint.jobs), limit - len(ids))
+                ids.extend(hint.jobs.popleft() for _ in range(count))
+                if hint.jobs:
+                    return ids, decided, hint
+                decided.append(self._hints.popleft())
+        return ids, decided, None
 
-    def put_back(self, hints: Iterable[Hint]) -> None:
-        """Put hints at the front again (to be returned to the broker, or because a claim failed)."""
+    def remove(self, hint: Hint) -> bool:
+        """Remove one hint; False if it is not here (any more)."""
         with self._wake:
-            self._hints.extendleft(reversed(list(hints)))
+            try:
+                self._hints.remove(hint)
+            except ValueError:
+                return False
+            return True
 
     def held_longer_than(self, seconds: float) -> list[Hint]:
         """Remove and return all hints, if the first has waited for longer than `seconds`; else none."""
@@ -137,3 +148,13 @@ class Inbox:
     def __len__(self) -> int:
         with self._wake:
             return len(self._hints)
+
+
+class NoHints:
+    """Stands in for the receiver where there is no broker."""
+
+    def ack(self, hints: Sequence[Hint]) -> None:
+        """Nothing to tell."""
+
+    def give_back(self, hints: Sequence[Hint]) -> None:
+        """Nothing to tell."""

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from outbox.leasing import Claimed, hold_fence
 from outbox.statements import Statements
+from outbox_consumer.guarded import guarded_session
 from outbox_schemas import LeaseLost, PayloadError
 from outbox_schemas.exactness import check_exact
 from outbox_schemas.names import check_name
@@ -64,11 +65,16 @@ class Job:
         self._trusted_until = trusted_until
         self._engine = engine
         self._statements = statements
+        self._applying = False
+        self._open = 0
+        self._lock = threading.Lock()
 
     def check(self) -> None:
         """Raise `LeaseLost` if this attempt no longer owns its job, as far as this process knows. Costs nothing;
-        call it often.
+        call it often. Inside `apply` it never raises: the fence there has settled it.
         """
+        if self._applying:
+            return
         if self.lost.is_set() or time.monotonic() > self._trusted_until:
             self.mark_lost(self._reason)
             raise LeaseLost(self.id, self.attempt, self._reason)
@@ -79,18 +85,22 @@ class Job:
         its job.
 
         Use it for checkpoints and follow-up jobs (`enqueue(session, …)`). Heartbeats go on while it is open, but
-        nobody can recover or cancel the job, so keep it short. Don't commit or roll back inside.
+        nobody can recover or cancel the job, so keep it short: the server ends a transaction that is idle for long.
+        Don't commit or roll back inside; `session.begin_nested()` is for what may fail.
 
         Raises:
             LeaseLost: the lease is no longer owned; nothing was written.
+            RuntimeError: called from `apply`, which has a session of its own; or the block ended the transaction or
+                swallowed a database error. Nothing was written.
         """
-        with self._engine.connect() as connection, connection.begin():
+        if self._applying:
+            raise RuntimeError("job.transaction() in apply() would wait for apply's own lock; use the session given")
+        with self._engine.connect() as connection, self._counted(), connection.begin():
             if not hold_fence(connection, self._statements, self._lease):
                 self.mark_lost("the lease is no longer held")
                 raise LeaseLost(self.id, self.attempt, refused=True)
-            with Session(bind=connection, join_transaction_mode="rollback_only") as session:
+            with guarded_session(connection, "job.transaction()") as session:
                 yield session
-                session.flush()
 
     def save_checkpoint(self, session: Session, name: str, value: Any) -> None:
         """Keep a JSON value for later attempts; `session` is the one of `transaction()`, so that it commits with the
@@ -118,6 +128,25 @@ class Job:
         with self._engine.connect() as connection:
             rows = self._statements.run_within(connection, "load_checkpoint", {"job_id": self.id, "name": name})
         return json.loads(rows[0].value) if rows else None
+
+    @property
+    def holds_fence(self) -> bool:
+        """Whether a `transaction()` is open, so that the attempt's end would wait for it. For the runtime."""
+        return self._open > 0
+
+    def begin_apply(self) -> None:
+        """Record that the handler has returned and `apply` has its turn. For the runtime."""
+        self._applying = True
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open -= 1
 
     def mark_lost(self, reason: str) -> None:
         """Record that the lease is gone. For the runtime; a handler has no use for it."""

@@ -28,6 +28,10 @@ class Loop:
         """Start the thread."""
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        """Tell whether the loop runs."""
+        return self._thread.is_alive()
+
     def join(self, timeout_s: float) -> bool:
         """Wait for the end, at most `timeout_s` seconds; tell whether it came."""
         if self._thread.ident is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-import time
 from collections.abc import Sequence
 from types import FrameType, TracebackType
+from typing import Self
 
 from outbox.settings import Settings, load
 from outbox_consumer.handler import AnyHandler
@@ -16,6 +16,8 @@ from outbox_consumer.registry import Registry, load_handlers
 __all__ = ["run_consumer"]
 
 log = logging.getLogger("outbox.consumer")
+
+_WATCH_S = 0.1
 
 
 def run_consumer(
@@ -43,20 +45,19 @@ def run_consumer(
     instances = [item for item in handlers if not isinstance(item, str)]
     registry = load_handlers(names) if not instances else Registry([*instances, *_instances(names)])
     stop = stop or threading.Event()
-    let_go = threading.Event()
     consumer = Consumer(settings or load(), registry)
-    with _Signals(stop, let_go):
+    with _Signals() as signals:
         consumer.start()
-        while not stop.wait(0.2):
-            if consumer.died.is_set():
-                break
+        while not (stop.wait(_WATCH_S) or signals.count or consumer.died.is_set()):
+            pass
+        # Whoever shares this event learns of a signal, too. Not in the signal's own handler: it may have interrupted
+        # this thread while it holds the event's lock.
+        stop.set()
         log.info("consumer stopping", extra={"running": consumer.running()})
-        until = time.monotonic() + consumer.settings.consumer.grace_s
-        consumer.stop_taking()
-        finished = consumer.drain(until, let_go)
+        finished = consumer.drain(consumer.settings.consumer.grace_s, lambda: signals.count > 1)
         if not finished:
             log.warning("work was let go; its leases expire by themselves", extra={"running": consumer.running()})
-        consumer.close()
+        consumer.close(quick=not finished)
     return 0 if finished and not consumer.died.is_set() else 1
 
 
@@ -65,19 +66,17 @@ def _instances(names: Sequence[str]) -> list[AnyHandler]:
 
 
 class _Signals:
-    """SIGTERM and SIGINT set `stop`, and `let_go` the second time. On another thread than the main one it does
-    nothing.
-    """
+    """Counts SIGTERM and SIGINT. On another thread than the main one it does nothing."""
 
-    def __init__(self, stop: threading.Event, let_go: threading.Event) -> None:
-        self._stop = stop
-        self._let_go = let_go
+    def __init__(self) -> None:
+        self.count = 0
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._on_signal)
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -86,6 +85,4 @@ class _Signals:
             signal.signal(number, before)  # type: ignore[arg-type]
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._stop.is_set():
-            self._let_go.set()
-        self._stop.set()
+        self.count += 1

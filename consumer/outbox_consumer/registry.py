@@ -25,6 +25,8 @@ class Registry:
         for handler in handlers:
             if not hasattr(type(handler), "payload_type"):
                 raise HandlerError(f"{type(handler).__qualname__} names no payload: write class X(Handler[MyPayload])")
+            if not handler.has_handle():
+                raise HandlerError(f"{type(handler).__qualname__} must define handle()")
             for ability in handler.abilities():
                 other = found.setdefault((ability.kind, ability.version), handler)
                 if other is not handler:
@@ -86,11 +88,11 @@ def _classes(name: str) -> list[type[Any]]:
         raise HandlerError(
             f"can't import {module_name!r}: {error}; run where it is importable, or set PYTHONPATH"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script's own exit must not look like a consumer's
         raise HandlerError(f"importing {module_name!r} failed: {type(error).__name__}: {error}") from error
     if attribute:
         return [_named(module, attribute)]
-    found = [value for value in vars(module).values() if _is_handler(value) and value.__module__ == module.__name__]
+    found = [value for value in vars(module).values() if _is_complete(value) and value.__module__ == module.__name__]
     if not found:
         raise HandlerError(f"module {module_name!r} defines no Handler or AsyncHandler subclass with a payload type")
     return found
@@ -107,6 +109,11 @@ def _named(module: ModuleType, attribute: str) -> type[Any]:
 
 def _is_handler(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Handler | AsyncHandler) and hasattr(value, "payload_type")
+
+
+def _is_complete(value: object) -> bool:
+    """Tell whether a class can run jobs; a shared base class in the same module need not."""
+    return _is_handler(value) and cast("type[AnyHandler]", value).has_handle()
 
 
 def _instance(found: type[Any]) -> AnyHandler:

@@ -1,59 +1,49 @@
 """The consumer process: which loops there are, what each owns, and how they start and stop.
 
-One thread each receives hints, claims, beats, ends attempts, balances and (without a broker) keeps time, on
-connections of their own. Handlers run on threads and loops that none of these share.
+One thread each receives hints, claims, beats, watches the clock, ends attempts, balances and (without a broker)
+keeps time, on connections of their own. Handlers run on threads and loops that none of these share.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Sequence
 
-from outbox.leasing import Claimed, Worker
-from outbox.link import Link
+from outbox.leasing import Claimed
 from outbox.settings import Settings
-from outbox.statements import statements_for
 from outbox_consumer.applying import Applier
 from outbox_consumer.attempt import Attempts
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.broker.receiver import Receiver
 from outbox_consumer.claiming import Claimer
+from outbox_consumer.connections import Connections
 from outbox_consumer.counters import Counters
-from outbox_consumer.endings import Ender, Ending, How, ending_for
+from outbox_consumer.ender import Ender
+from outbox_consumer.endings import Ending, How, ending_for
 from outbox_consumer.errors import RetryableError
 from outbox_consumer.governor import Governor
 from outbox_consumer.handler import AsyncHandler
-from outbox_consumer.heart import Heart
-from outbox_consumer.intake import Inbox, Pace, prefetch_for
+from outbox_consumer.heart import Heart, Watch
+from outbox_consumer.identity import worker_identity
+from outbox_consumer.intake import Inbox, NoHints, Pace, prefetch_for
 from outbox_consumer.job import Job
 from outbox_consumer.loops import Loop
 from outbox_consumer.registry import Registry
-from outbox_consumer.slots import LoopSlots, Slots, ThreadSlots
+from outbox_consumer.slots import Slots, ThreadSlots
+from outbox_consumer.tasks import LoopSlots
 from outbox_consumer.timekeeper import Timekeeper
 
-__all__ = ["Consumer", "worker_identity"]
+__all__ = ["Consumer"]
 
 log = logging.getLogger("outbox.consumer")
 
-_JOIN_S = 5.0
-_LOCK_MARGIN = 3
-
-
-def worker_identity(name: str | None = None) -> Worker:
-    """Return who this process is: a name unique to it, its host, and the product's version."""
-    host = socket.gethostname()[:100] or "unknown"
-    label = f"{name or host}/{os.getpid()}/{secrets.token_hex(4)}"
-    try:
-        release = version("outbox-relay")
-    except PackageNotFoundError:
-        release = "unknown"
-    return Worker(label, host, release)
+_CLAIM_JOIN_S = 5.0
+_CLOSE_S = 5.0
+_QUICK_CLOSE_S = 1.0
+_LOOK_S = 0.05
+_END_LOCK_S = 2.0
 
 
 class Consumer:
@@ -68,49 +58,39 @@ class Consumer:
         self.counters = Counters()
         self.died = threading.Event()
         self._registry = registry
-        self._statements = statements_for(settings.schema_name)
-        self._url = settings.database_url.get_secret_value() if settings.database_url else ""
         self._book = LeaseBook()
         self._pace = Pace()
         self._inbox = Inbox()
+        self._trouble = threading.Event()
         # Unless the operator named queues: those that the handlers' payload types name.
         named = "queues" in settings.consumer.model_fields_set
         self._queues = list(settings.consumer.queues) if named else registry.queues()
-        shortest = min(ability.lease_s for ability in registry.abilities)
-        self._engine = settings.engine(
-            application_name="outbox-consumer/handlers",
-            pool_size=settings.consumer.pool_size or settings.consumer.concurrency,
-            max_overflow=2,
-            pool_timeout=30,
-            pool_pre_ping=True,
-        )
+        kinds_of_slots = registry.any_async() + registry.any_sync()
+        self._connections = Connections(settings, settings.consumer.concurrency * kinds_of_slots)
+        batch = settings.consumer.batch
         self._ender = Ender(
-            self._link("end"), self._book, self.counters, batch=settings.consumer.batch, on_ended=self._inbox.poke
+            self._connections.link("end", lock_s=_END_LOCK_S),
+            self._book,
+            self.counters,
+            batch=batch,
+            on_ended=self._inbox.poke,
         )
-        applier = Applier(self._engine, self._statements, self._url)
-        attempts = Attempts(applier, self._ender, self._book, self.counters, self._pace.measure)
-        self._slots = self._make_slots(attempts)
+        self._slots = self._make_slots()
         self._receiver = self._make_receiver()
         self._governor = Governor(
             list(self._slots.values()),
             self._pace,
-            batch=settings.consumer.batch,
+            batch=batch,
             inbox=self._inbox,
             ender=self._ender,
             counters=self.counters,
             receiver=self._receiver,
+            trouble=self._trouble,
         )
-        self._heart = Heart(
-            self._link("heartbeat", timeout_s=min(max(shortest / _LOCK_MARGIN, 0.5), 10)),
-            self._book,
-            self.counters,
-            interval_s=settings.consumer.heartbeat_s,
-            shortest_lease_s=shortest,
-            on_overrun=self._overrun,
-            on_lost=self._cancel,
-        )
+        self._heart = self._make_heart()
+        self._watch = Watch(self._book, on_overrun=self._overrun, on_lost=self._lose)
         self._claimer = self._make_claimer()
-        self._timekeeper = Timekeeper(self._link("time"), self.broker_away)
+        self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away)
         self._loops = self._make_loops()
 
     def start(self) -> None:
@@ -137,48 +117,51 @@ class Consumer:
         """Return how many attempts run now."""
         return sum(slots.running() for slots in self._slots.values())
 
-    def stop_taking(self) -> None:
-        """Claim nothing more, return all hints, and hand back what has not started, uncharged."""
+    def drain(self, grace_s: float, let_go: Callable[[], bool]) -> bool:
+        """Claim nothing more, return all hints, hand back uncharged what has not started, and wait for the rest.
+
+        Takes `grace_s` seconds at most, less if `let_go` says so; tells whether all attempts have ended and are
+        written.
+        """
+        until = time.monotonic() + grace_s
         self._claimer.stop()
-        self._loops["claim"].join(_JOIN_S)
+        for slots in self._slots.values():
+            slots.hold()
+        self._hand_back_unstarted()
+        claim_until = min(until, time.monotonic() + _CLAIM_JOIN_S)
+        while not self._loops["claim"].join(_LOOK_S) and time.monotonic() < claim_until and not let_go():
+            pass
         if self._receiver is not None:
             self._receiver.stop()
         self._governor.stop()
-        self._hand_back_unstarted()
-
-    def drain(self, until: float, let_go: threading.Event) -> bool:
-        """Wait for running attempts, at most until a monotonic instant; tell whether all have ended and are
-        written.
-        """
-        while len(self._book) and time.monotonic() < until and not let_go.is_set():
+        while True:
             self._hand_back_unstarted()
-            let_go.wait(0.05)
-        return len(self._book) == 0
+            if not len(self._book):
+                return True
+            if time.monotonic() >= until or let_go() or not self._loops["end"].is_alive():
+                return False
+            time.sleep(_LOOK_S)
 
-    def close(self) -> None:
-        """Stop the remaining loops, within a bound. Leases that are still held are left to expire."""
+    def close(self, *, quick: bool = False) -> None:
+        """Stop what is left, within 5 seconds, `quick` within 1. Leases that are still held are left to expire."""
+        until = time.monotonic() + (_QUICK_CLOSE_S if quick else _CLOSE_S)
         self._ender.stop()
-        self._loops["end"].join(_JOIN_S)
+        self._loops["end"].join(until - time.monotonic())
+        for entry in self._book.entries():
+            entry.job.mark_lost("the consumer has ended")
         self._heart.stop()
+        self._watch.stop()
         self._timekeeper.stop()
-        for name in ("receive", "heartbeat", "time", "govern"):
-            if name in self._loops:
-                self._loops[name].join(_JOIN_S)
         for slots in self._slots.values():
             slots.close()
-        self._engine.dispose()
+        for loop in self._loops.values():
+            loop.join(until - time.monotonic())
+        self._connections.close()
         log.info("consumer stopped", extra=self.counters.snapshot())
 
-    def _link(self, purpose: str, *, timeout_s: float = 15) -> Link:
-        return Link(
-            self._url,
-            self._statements,
-            name=f"outbox-consumer/{purpose}",
-            statement_timeout_s=timeout_s,
-            lock_timeout_s=min(timeout_s, 5),
-        )
-
-    def _make_slots(self, attempts: Attempts) -> dict[bool, Slots]:
+    def _make_slots(self) -> dict[bool, Slots]:
+        applier = Applier(self._connections.for_completions, self._connections.statements, self._connections.url)
+        attempts = Attempts(applier, self._ender, self._book, self.counters, self._pace.measure)
         size = self.settings.consumer.concurrency
         slots: dict[bool, Slots] = {}
         if self._registry.any_async():
@@ -202,9 +185,20 @@ class Consumer:
             on_change=self._inbox.poke,
         )
 
+    def _make_heart(self) -> Heart:
+        shortest = min(ability.lease_s for ability in self._registry.abilities)
+        return Heart(
+            # A beat that hangs must leave room for another one within the lease.
+            self._connections.link("heartbeat", statement_s=min(max(shortest / 3, 0.5), 10)),
+            self._book,
+            interval_s=self.settings.consumer.heartbeat_s,
+            shortest_lease_s=shortest,
+            on_lost=self._lose,
+        )
+
     def _make_claimer(self) -> Claimer:
         return Claimer(
-            self._link("claim"),
+            self._connections.link("claim"),
             self._registry,
             worker_identity(),
             queues=self._queues,
@@ -212,17 +206,19 @@ class Consumer:
             book=self._book,
             counters=self.counters,
             inbox=self._inbox,
-            hints=self._receiver or _NoHints(),
+            hints=self._receiver or NoHints(),
             capacity=self._governor.capacity,
             entry_of=self._entry_of,
             deliver=self._deliver,
             broker_away=self.broker_away,
+            trouble=self._trouble,
         )
 
     def _make_loops(self) -> dict[str, Loop]:
         bodies = {
             "claim": self._claimer.run,
             "heartbeat": self._heart.run,
+            "watch": self._watch.run,
             "end": self._ender.run,
             "govern": self._governor.run,
             "time": self._timekeeper.run,
@@ -233,7 +229,12 @@ class Consumer:
 
     def _entry_of(self, claimed: Claimed, asked_at: float) -> Entry:
         trusted_until = asked_at + claimed.lease.lease_s
-        job = Job(claimed, trusted_until=trusted_until, engine=self._engine, statements=self._statements)
+        job = Job(
+            claimed,
+            trusted_until=trusted_until,
+            engine=self._connections.for_handlers,
+            statements=self._connections.statements,
+        )
         handler = self._registry.find(claimed.kind, claimed.version)
         return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
 
@@ -253,6 +254,13 @@ class Consumer:
         entry.job.mark_lost(reason)
         self._cancel(entry)
 
+    def _lose(self, entry: Entry, reason: str) -> None:
+        if self._book.lose(entry, reason):
+            self.counters.add("leases_lost")
+            facts = {"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "reason": reason}
+            log.warning("lease lost", extra=facts)
+        self._cancel(entry)
+
     def _cancel(self, entry: Entry) -> None:
         slots = self._slots.get(isinstance(entry.handler, AsyncHandler))
         if slots is not None:
@@ -261,13 +269,3 @@ class Consumer:
     def _on_death(self, name: str) -> None:
         del name
         self.died.set()
-
-
-class _NoHints:
-    """Stands in for the receiver where there is no broker."""
-
-    def ack(self, hints: Sequence[object]) -> None:
-        """Nothing to tell."""
-
-    def give_back(self, hints: Sequence[object]) -> None:
-        """Nothing to tell."""

@@ -1,11 +1,12 @@
-"""While the broker is away there may be no relay either: then consumers keep time themselves, by the relay's own
-transitions.
+"""Consumers keep time too, by the relay's own transitions: rarely, and as often as a relay while the broker is away,
+since then there may be no relay either.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -21,14 +22,15 @@ log = logging.getLogger("outbox.consumer")
 _quiet = RateLimited(log, every_s=10)
 
 _EVERY_S = 0.5
+_RARELY_S = 5.0
 
 
 class Timekeeper:
-    """The body of the time-keeping loop: expired leases and passed deadlines, only while `needed()`."""
+    """The body of the time-keeping loop: expired leases and passed deadlines; often while `alone()`."""
 
-    def __init__(self, link: Link, needed: Callable[[], bool]) -> None:
+    def __init__(self, link: Link, alone: Callable[[], bool]) -> None:
         self._link = link
-        self._needed = needed
+        self._alone = alone
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -38,15 +40,16 @@ class Timekeeper:
     def run(self) -> None:
         """Keep time until stopped."""
         backoff = Backoff(base_s=_EVERY_S, cap_s=10)
+        kept_at = 0.0
         pause_s = _EVERY_S
         while not self._stop.wait(pause_s):
             pause_s = _EVERY_S
-            if not self._needed():
-                self._link.close()
+            if not self._alone() and time.monotonic() - kept_at < _RARELY_S:
                 continue
             try:
                 recover_leases(self._link)
                 expire_deadlines(self._link)
+                kept_at = time.monotonic()
                 backoff.reset()
             except psycopg.Error as error:
                 pause_s = backoff.next_s()

@@ -148,7 +148,9 @@ def own_claims(link: Link, job_ids: Sequence[UUID], worker: Worker) -> list[Leas
 
 
 def heartbeat(link: Link, leases: Sequence[Lease]) -> list[Beat]:
-    """Extend all leases that are still owned, in one statement."""
+    """Extend all leases that are still owned, in one statement. Answers come in the order of the leases: two of them
+    may belong to one job.
+    """
     rows = link.run(
         "heartbeat",
         job_ids=[lease.job_id for lease in leases],

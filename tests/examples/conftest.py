@@ -87,9 +87,7 @@ def session(statements_engine: Engine) -> Iterator[Session]:
 
 
 @pytest.fixture
-def client(
-    statements_engine: Engine, database_url: str, accounts: Accounts, serve: Serve
-) -> Iterator[httpx.Client]:
+def client(statements_engine: Engine, database_url: str, accounts: Accounts, serve: Serve) -> Iterator[httpx.Client]:
     """Return a client of the running application."""
     with serve(create_app(database_url, accounts)) as client:
         yield client

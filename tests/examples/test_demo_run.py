@@ -55,9 +55,7 @@ def test_everything_breaks_and_nothing_is_lost() -> None:
     """With a consumer killed, one frozen past its lease and the broker restarted, all promises hold."""
     result, events = _result(_start())
     assert (result["submitted"], result["statements"]) == (180, 90), events
-    assert (result["jobs"], result["artifacts"], result["lost"], result["duplicated"]) == (90, 90, 0, 0), (
-        events
-    )
+    assert (result["jobs"], result["artifacts"], result["lost"], result["duplicated"]) == (90, 90, 0, 0), events
     assert result["leases_recovered"] >= 2, events
     assert result["stale_writes_refused"] >= 1, events
     assert "the broker is back" in events
@@ -88,9 +86,7 @@ def test_interrupted_run_leaves_nothing(postgres_server: str, rabbitmq_server: s
         assert demo.returncode not in {0, 1}
     assert children.isdisjoint(_running())
     with psycopg.connect(postgres_server) as connection:
-        left = connection.execute(
-            "SELECT 1 FROM pg_database WHERE datname LIKE %s", [f"outbox_demo_{demo.pid}_%"]
-        )
+        left = connection.execute("SELECT 1 FROM pg_database WHERE datname LIKE %s", [f"outbox_demo_{demo.pid}_%"])
         assert left.fetchall() == []
 
 

@@ -33,9 +33,7 @@ def job() -> Any:
 def payload(accounts: Accounts) -> RenderStatement:
     """Return the payload of one statement."""
     source = accounts.find("acct_91", "2026-05")
-    return RenderStatement(
-        account_id="acct_91", period="2026-05", format_version=2, source_sha256=source.sha256
-    )
+    return RenderStatement(account_id="acct_91", period="2026-05", format_version=2, source_sha256=source.sha256)
 
 
 @pytest.fixture

@@ -65,9 +65,7 @@ def test_document_shows_the_statement(source: AccountPeriod) -> None:
 
 def test_every_shipped_period_renders_to_bytes_of_its_own(accounts: Accounts) -> None:
     """No two statements of the shipped input share their bytes."""
-    digests = {
-        hashlib.sha256(render(source, version)).digest() for source in accounts for version in FORMAT_VERSIONS
-    }
+    digests = {hashlib.sha256(render(source, version)).digest() for source in accounts for version in FORMAT_VERSIONS}
     assert len(digests) == 150 * len(FORMAT_VERSIONS)
 
 
@@ -80,9 +78,7 @@ def test_long_tables_go_on_over_pages(source: AccountPeriod) -> None:
 def test_markup_in_the_input_stays_text(source: AccountPeriod) -> None:
     """A description that looks like markup is shown as it is."""
     line = replace(source.lines[0], description="<b>R&D</b> </para>")
-    shown = render(replace(source, lines=(line,)), 1).replace(
-        b") Tj (", b""
-    )  # one run of text, several writes
+    shown = render(replace(source, lines=(line,)), 1).replace(b") Tj (", b"")  # one run of text, several writes
     assert b"(<b>R&D</b> </para>)" in shown
 
 

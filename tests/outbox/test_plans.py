@@ -130,7 +130,8 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
     )
     return text | {
         "job_ids": [row[0] for row in rows], "tokens": [row[1] or uuid4() for row in rows], "queue": "notes",
-        "batch": count, "overdue_s": 0, "blameless": False, "rehint_after_s": 10, "rehint_max_s": 300, "kinds": ["test.note"], "versions": [1],
+        "batch": count, "overdue_s": 0, "blameless": False, "rehint_after_s": 10, "rehint_max_s": 300,
+        "kinds": ["test.note"], "versions": [1],
         "leases_s": [60.0] * len(rows), "max_attempts": [3], "handler_versions": ["h"], "owner": "o", "host": "h",
         "worker_version": "1", "pause_s": 1, "pause_max_s": 9, "delays_s": [1.0] * len(rows),
         "outcomes": ["retried"] * len(rows), "runway": 100, "reason": "x", "release_counts": [0] * len(rows),

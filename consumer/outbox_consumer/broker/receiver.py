@@ -101,8 +101,10 @@ class Receiver:
         try:
             self._loop.start()
         finally:
-            self._connector.abandon()
             self._ended.set()
+            self._connector.abandon()
+            # A call that comes right now is dropped: pika allows for that.
+            self._loop.close()
 
     def stop(self) -> None:
         """Return all hints and close, within a bound."""

@@ -104,6 +104,8 @@ class Subscription:
         self._declare_next()
 
     def _declare_next(self) -> None:
+        if not self._channel.is_open:
+            return
         if not self._to_declare:
             self._declaring = None
             if self._paused:
@@ -133,9 +135,12 @@ class Subscription:
         tags, self._tags = self._tags, {}
         for tag in tags.values():
             if self._channel.is_open:
-                self._channel.basic_cancel(tag)
+                # With a callback, though nothing is left to do: only then does pika forget the tag.
+                self._channel.basic_cancel(tag, callback=lambda _frame: None)
 
     def _on_message(self, channel: Channel, deliver: Basic.Deliver, _properties: BasicProperties, body: bytes) -> None:
+        if not channel.is_open:
+            return  # it is closing: the broker takes this message back
         tag = int(deliver.delivery_tag or 0)
         try:
             jobs = decode_hint(body)

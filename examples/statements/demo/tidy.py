@@ -3,8 +3,8 @@
 import pika
 from pika.exceptions import AMQPError
 
-from outbox.urls import amqp_parameters
 from outbox.amqp.parameters import connection_parameters
+from outbox.urls import amqp_parameters
 
 
 def delete_queue(amqp_url: str, name: str) -> bool:

@@ -1,10 +1,12 @@
--- Purpose: extend the leases that their tokens still own, and say for each whether it is still owned.
+-- Purpose: extend the leases that their tokens still own, and say for each, in the order given, whether it is still owned. One process may
+--   hold two leases of one job, a lost one and the current: token and job together tell them apart.
 -- Transition: none
 -- Parameters: job_ids, tokens, leases_s
 -- Locks: outbox rows in id order, NO KEY UPDATE, SKIP LOCKED: a row that its own completion holds needs no beat, and one under
 --   job.transaction() (KEY SHARE) can still be extended. Index: primary key; no indexed column changes, so it stays heap-only.
 WITH named AS MATERIALIZED (
-  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:leases_s AS float8[])) AS b(job_id, token, lease_s)
+  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:leases_s AS float8[]))
+    WITH ORDINALITY AS b(job_id, token, lease_s, place)
 ), mine AS MATERIALIZED (
   SELECT o.job_id, b.lease_s FROM {schema}.outbox AS o JOIN named AS b ON b.job_id = o.job_id AND b.token = o.lease_token
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'leased'
@@ -12,8 +14,9 @@ WITH named AS MATERIALIZED (
 ), beaten AS (
   UPDATE {schema}.outbox AS o SET lease_expires_at = {schema}.clock() + make_interval(secs => m.lease_s)
   FROM mine AS m WHERE o.job_id = m.job_id
-  RETURNING o.job_id
+  RETURNING o.job_id, o.lease_token
 )
 SELECT b.job_id, t.job_id IS NOT NULL AS extended,
   EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = b.job_id AND o.lease_token = b.token) AS owned
-FROM named AS b LEFT JOIN beaten AS t ON t.job_id = b.job_id
+FROM named AS b LEFT JOIN beaten AS t ON t.job_id = b.job_id AND t.lease_token = b.token
+ORDER BY b.place

@@ -1,0 +1,202 @@
+"""The ending loop: writes the ends of attempts in batches, on a thread and a connection of its own.
+
+Whatever the database answers, each ending leads somewhere: written, refused by the fence (and counted), found out
+when no answer came, or given up once its lease is long over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from psycopg import errors
+
+from outbox import ending
+from outbox.backoff import Backoff
+from outbox.barriers import Barrier, hit
+from outbox.ending import Failure
+from outbox.link import Link, is_transient
+from outbox.logs import RateLimited
+from outbox_consumer.book import Entry, LeaseBook
+from outbox_consumer.counters import Counters
+from outbox_consumer.endings import COUNTERS, OUTCOMES, Ending, How, in_rounds
+from outbox_schemas import Outcome
+
+__all__ = ["Ender"]
+
+log = logging.getLogger("outbox.consumer")
+_quiet = RateLimited(log, every_s=10)
+
+# After its lease the recovery has had its turn, and a write could only be refused.
+_PATIENCE_LEASES = 3
+_IDLE_S = 1.0
+# How soon an ending is tried again whose row somebody holds.
+_ASIDE_S = 0.2
+_LOCKED_ASIDE_S = 5.0
+_UNSTORABLE = Failure("unknown", "unstorable", "the failure could not be stored")
+
+
+class Ender:
+    """The body of the ending loop, and the door to it: `put` may be called from any thread and never blocks.
+
+    What waits here is bounded by the number of leases held.
+    """
+
+    def __init__(
+        self, link: Link, book: LeaseBook, counters: Counters, *, batch: int, on_ended: Callable[[], None]
+    ) -> None:
+        self._link = link
+        self._book = book
+        self._counters = counters
+        self._batch = batch
+        self._on_ended = on_ended
+        self._waiting: deque[Ending] = deque()
+        # Endings whose row is held by somebody, and when to try each again. Used on the loop's thread only.
+        self._aside: list[tuple[float, Ending]] = []
+        self._wake = threading.Condition()
+        self._stopping = False
+
+    def put(self, endings: Sequence[Ending]) -> None:
+        """Take endings to write. The second ending of one attempt is ignored: whichever came first stands."""
+        with self._wake:
+            for item in endings:
+                if not item.entry.ending:
+                    item.entry.ending = True
+                    self._waiting.append(item)
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """End the loop once everything that was put is written or given up."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+
+    def run(self) -> None:
+        """Write endings until stopped."""
+        while self._turn():
+            self._on_ended()
+        self._link.close()
+
+    def _turn(self) -> bool:
+        """Write what waits, or wait; False once stopped with nothing left. Nothing of it is kept between turns."""
+        batch = self._next_batch()
+        if batch is None:
+            return False
+        for how in How:
+            for mine in in_rounds([item for item in batch if item.how is how]):
+                self._write(how, mine)
+        return True
+
+    def _next_batch(self) -> list[Ending] | None:
+        """Wait for endings to write; None once stopped with nothing left."""
+        with self._wake:
+            while not self._waiting and not (self._stopping and not self._aside):
+                if self._aside:
+                    self._wake.wait(_ASIDE_S)
+                    break
+                self._wake.wait(_IDLE_S)
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch))]
+        if not batch and not self._aside:
+            return None
+        return self._free(batch)
+
+    def _free(self, batch: list[Ending]) -> list[Ending]:
+        """Return what can be written now. An attempt's own open transaction must not hold up its neighbours' ends."""
+        now = time.monotonic()
+        due = [item for at, item in self._aside if at <= now]
+        self._aside = [(at, item) for at, item in self._aside if at > now]
+        due = self._still_worth_it(due)
+        free = []
+        for item in [*batch, *due]:
+            if item.entry.job.holds_fence:
+                self._aside.append((now + _ASIDE_S, item))
+            else:
+                free.append(item)
+        return free
+
+    def _write(self, how: How, endings: list[Ending]) -> None:
+        backoff = Backoff(base_s=0.05, cap_s=2.0)
+        while endings:
+            try:
+                self._settle(endings, self._send(how, endings))
+            except Exception as error:  # noqa: BLE001 - one ending that can't be sent must not end this loop
+                if isinstance(error, errors.LockNotAvailable) or not is_transient(error):
+                    self._isolate(how, endings, error)
+                    return
+                _quiet.log(logging.WARNING, "an ending could not be written; trying again", exc_info=error)
+            else:
+                return
+            time.sleep(backoff.next_s())
+            endings = self._still_worth_it(endings)
+
+    def _isolate(self, how: How, endings: list[Ending], error: Exception) -> None:
+        """Write endings one by one: one that the database can't hold, or whose row is locked, must not take its
+        neighbours along.
+        """
+        if len(endings) > 1:
+            for item in endings:
+                self._write(how, [item])
+            return
+        if isinstance(error, errors.LockNotAvailable):
+            self._aside.append((time.monotonic() + _LOCKED_ASIDE_S, endings[0]))
+            return
+        _quiet.log(logging.ERROR, "the database refuses an ending", exc_info=error)
+        if endings[0].failure not in (None, _UNSTORABLE):
+            self._write(how, [replace(endings[0], failure=_UNSTORABLE)])
+        else:
+            self._give_up(endings)
+
+    def _send(self, how: How, endings: list[Ending]) -> set[UUID]:
+        leases = [item.entry.lease for item in endings]
+        if how is How.SUCCEED:
+            return ending.complete(self._link, leases)
+        if how is How.HAND_BACK:
+            return ending.hand_back(self._link, leases)
+        failures = [item.failure or _UNSTORABLE for item in endings]
+        if how is How.FAIL:
+            return ending.fail(self._link, list(zip(leases, failures, strict=True)))
+        return ending.retry(self._link, list(zip(leases, failures, [item.wait_s for item in endings], strict=True)))
+
+    def _settle(self, endings: list[Ending], written: set[UUID]) -> None:
+        hit(Barrier.CONSUMER_AFTER_COMMIT)
+        refused = [item for item in endings if item.entry.lease.job_id not in written]
+        # A commit whose answer never came looks like a refusal the second time: the history tells them apart.
+        known = ending.outcomes(self._link, [item.entry.lease for item in refused]) if refused else {}
+        for item in endings:
+            wanted = OUTCOMES[item.how]
+            found = wanted if item.entry.lease.job_id in written else known.get(item.entry.lease.token)
+            if found in (wanted, Outcome.SUCCEEDED):
+                self._counters.add(COUNTERS[found])
+                self._counters.add("commits_resolved", int(item.entry.lease.job_id not in written))
+            else:
+                self.refuse(item.entry)
+            self._book.remove(item.entry)
+
+    def refuse(self, entry: Entry) -> None:
+        """Count and log a write that the fence refused."""
+        self._counters.add("stale_writes_refused")
+        log.warning("stale write refused", extra={"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt})
+        self._counters.add("leases_lost", int(self._book.lose(entry, "the lease is no longer held")))
+
+    def _still_worth_it(self, endings: list[Ending]) -> list[Ending]:
+        now = time.monotonic()
+        late = [
+            item for item in endings if now > item.entry.trusted_until + _PATIENCE_LEASES * item.entry.lease.lease_s
+        ]
+        self._give_up(late)
+        return [item for item in endings if item not in late]
+
+    def _give_up(self, endings: Sequence[Ending]) -> None:
+        for item in endings:
+            log.error(
+                "an ending was given up; the lease will expire and the job run again",
+                extra={"job": str(item.entry.lease.job_id), "attempt": item.entry.claimed.attempt},
+            )
+            first = self._book.lose(item.entry, "the database could not be told of the end")
+            self._counters.add("leases_lost", int(first))
+            self._book.remove(item.entry)

@@ -1,0 +1,89 @@
+"""A session inside a fenced transaction, for user code: it can write there, but not end the transaction under the
+fence.
+
+Without this guard, a COMMIT or ROLLBACK inside `apply` would part the effects from the state change, and a swallowed
+database error would make PostgreSQL answer the COMMIT with a silent ROLLBACK.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from psycopg.pq import TransactionStatus
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
+__all__ = ["ends_transaction", "guarded_session"]
+
+# ROLLBACK TO, RELEASE and SAVEPOINT stay allowed: begin_nested() needs them.
+_ENDING = re.compile(
+    r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
+    r"(?:BEGIN|START\s+TRANSACTION|COMMIT|END|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))"
+    r"\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def ends_transaction(statement: str) -> bool:
+    """Tell whether a statement begins or ends a transaction. Pure; looks at the first word alone."""
+    return _ENDING.match(statement) is not None
+
+
+@contextmanager
+def guarded_session(connection: sa.Connection, where: str) -> Iterator[Session]:
+    """Yield a session whose work stays in the open transaction of `connection`; flush it at the end.
+
+    Args:
+        connection: ours, in a transaction whose fence has been passed.
+        where: what the user calls this place, for messages.
+
+    Raises:
+        RuntimeError: the block ended the transaction, or swallowed a database error, after which PostgreSQL would
+            commit nothing. The caller's transaction must be rolled back.
+    """
+    with _refusing_ends(connection, where):
+        with Session(bind=connection, join_transaction_mode="rollback_only") as session:
+            yield session
+            session.flush()
+        _check_alive(connection, where)
+
+
+@contextmanager
+def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
+    def on_statement(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if ends_transaction(statement):
+            raise RuntimeError(f"{where} may not begin or end a transaction; use session.begin_nested() for a part")
+
+    refused = False
+
+    def on_commit(_connection: Any) -> None:
+        nonlocal refused
+        refused = True
+        raise RuntimeError(f"{where} may not commit; the transaction commits when it returns")
+
+    event.listen(connection, "before_cursor_execute", on_statement)
+    event.listen(connection, "commit", on_commit)
+    try:
+        yield
+    finally:
+        event.remove(connection, "before_cursor_execute", on_statement)
+        event.remove(connection, "commit", on_commit)
+        if refused and not connection.invalidated:
+            # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
+            connection.invalidate()
+
+
+def _check_alive(connection: sa.Connection, where: str) -> None:
+    transaction = connection.get_transaction()
+    if transaction is None or not transaction.is_active:
+        raise RuntimeError(f"{where} ended the transaction; it must neither commit nor roll back")
+    driver: Any = connection.connection.dbapi_connection
+    status = driver.info.transaction_status
+    if status is TransactionStatus.INERROR:
+        raise RuntimeError(f"{where} swallowed a database error; use session.begin_nested() around what may fail")
+    if status is not TransactionStatus.INTRANS:
+        raise RuntimeError(f"{where} ended the transaction; it must neither commit nor roll back")

@@ -1,0 +1,128 @@
+"""How much a consumer takes: pure policy, and the list of hints that wait for a decision."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox_consumer.connections import pool_sizes
+from outbox_consumer.heart import beat_interval_s
+from outbox_consumer.intake import Hint, Inbox, Pace, lookahead, prefetch_for
+
+
+def ids(count: int) -> list[UUID]:
+    """Return new ids."""
+    return [uuid4() for _ in range(count)]
+
+
+@given(st.integers(1, 1000), st.floats(0, 1e9), st.integers(1, 20_000))
+def test_lookahead_is_bounded_and_nothing_for_slow_work(slots: int, pace: float, limit: int) -> None:
+    """Slow jobs are not claimed ahead, fast ones by at most the limit."""
+    ahead = lookahead(slots, pace, limit)
+    assert 0 <= ahead <= limit
+    if pace > 0.2 * slots:
+        assert ahead == 0
+
+
+@given(st.integers(1, 1000), st.floats(0, 1e9), st.integers(0, 1000))
+def test_prefetch_covers_the_slots_within_the_bounds(slots: int, pace: float, current: int) -> None:
+    """The prefetch is never below the slots or above a thousand, and is kept while it is near enough."""
+    wanted = prefetch_for(slots, pace, 0)
+    assert max(slots, 2) <= wanted <= 1000
+    kept = prefetch_for(slots, pace, current)
+    assert kept in (wanted, current)
+    if current and wanted < 4 * current and current < 4 * wanted:
+        assert kept == current
+
+
+def test_pace_follows_fast_work_slowly_and_slow_work_at_once() -> None:
+    """Fast jobs lower the estimate bit by bit, one slow job raises it by half the way."""
+    pace = Pace()
+    for _ in range(200):
+        pace.measure(0.001)
+    assert pace.seconds_per_job < 0.01
+    pace.measure(10)
+    assert pace.seconds_per_job > 4
+
+
+def test_stalled_slots_end_all_hope_within_a_few_looks() -> None:
+    """However many slots and however fast the work was, a few stalls in a row leave nothing to claim ahead."""
+    pace = Pace()
+    pace.seconds_per_job = 0.0001
+    for _ in range(8):
+        pace.stalled(2.0)
+    assert lookahead(1000, pace.seconds_per_job, 600) == 0
+
+
+@pytest.mark.parametrize(
+    ("lease", "setting", "expected"),
+    [(60, None, 20), (60, 5, 5), (3, 30, 1), (0.1, None, 0.1), (86_400, None, 30), (None, None, 30), (300, 3600, 30)],
+)
+def test_beats_go_out_at_a_third_of_the_lease_or_sooner(
+    lease: float | None, setting: float | None, expected: float
+) -> None:
+    """A setting may shorten the interval, never stretch it beyond a third of the shortest lease."""
+    assert beat_interval_s(lease, setting) == expected
+
+
+@given(st.integers(1, 2000), st.none() | st.integers(3, 1000))
+def test_completions_always_have_a_connection_of_their_own(slots: int, limit: int | None) -> None:
+    """Both sides get at least one connection, and together no more than the limit."""
+    handlers, completions = pool_sizes(slots, limit)
+    assert min(handlers, completions) >= 1
+    assert limit is None or handlers + completions <= limit
+
+
+@given(st.lists(st.integers(1, 30), max_size=10), st.lists(st.integers(1, 40), max_size=20))
+def test_every_job_of_every_hint_is_taken_once_and_in_order(sizes: list[int], limits: list[int]) -> None:
+    """A hint is decided with its last job, whatever the sizes of claims and hints."""
+    inbox, expected = Inbox(), list[UUID]()
+    hints = []
+    for number, size in enumerate(sizes):
+        jobs = ids(size)
+        expected += jobs
+        hints.append(Hint(1, number, deque(jobs)))
+        inbox.put(hints[-1])
+    taken: list[UUID] = []
+    decided: list[Hint] = []
+    for limit in [*limits, 10_000]:
+        some, whole, half_read = inbox.take(limit)
+        assert len(some) <= limit
+        taken += some
+        decided += whole
+        assert half_read is None or (len(some) == limit and inbox.remove(half_read) and not inbox.remove(half_read))
+        if half_read is not None:
+            inbox._hints.appendleft(half_read)
+    assert taken == expected
+    assert decided == hints
+    assert len(inbox) == 0
+
+
+def test_hints_are_held_only_for_so_long() -> None:
+    """Once the first hint has waited too long, all leave; before that none does."""
+    inbox = Inbox()
+    inbox.put(Hint(1, 1, deque(ids(1)), received_at=time.monotonic() - 5))
+    inbox.put(Hint(1, 2, deque(ids(1))))
+    assert inbox.held_longer_than(60) == []
+    assert [hint.tag for hint in inbox.held_longer_than(2)] == [1, 2]
+    assert len(inbox) == 0
+
+
+def test_poke_wakes_the_waiter_and_is_not_lost_beforehand() -> None:
+    """A poke before the wait counts, and one during it ends it."""
+    inbox = Inbox()
+    inbox.poke()
+    before = time.monotonic()
+    inbox.wait(30, for_hints=False)
+    waiter = threading.Thread(target=inbox.wait, args=(30,), kwargs={"for_hints": True})
+    waiter.start()
+    inbox.put(Hint(1, 1, deque(ids(1))))
+    waiter.join(10)
+    assert not waiter.is_alive()
+    assert time.monotonic() - before < 10

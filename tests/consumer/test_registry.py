@@ -1,0 +1,209 @@
+"""Which handlers a consumer runs, and what is refused before it starts."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outbox_consumer import AsyncHandler, Handler, HandlerError, RetryPolicy
+from outbox_consumer.registry import Registry, load_handlers
+from support.consuming import AsyncTask, NewTask, OtherTask, Task, async_handler, handler
+
+HEAD = """
+from typing import ClassVar
+from outbox_consumer import AsyncHandler, Handler
+from outbox_schemas import Payload
+
+class A(Payload):
+    kind: ClassVar[str] = "file.a"
+    def logical_key(self) -> str: return "a"
+
+class B(A):
+    kind: ClassVar[str] = "file.b"
+    version: ClassVar[int] = 3
+    queue: ClassVar[str] = "b"
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Yield a function that writes a module and returns its name; the modules are forgotten with the test."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    names: list[str] = []
+
+    def write(body: str) -> str:
+        name = f"handlers_{tmp_path.name.replace('-', '_')}_{len(names)}"
+        (tmp_path / f"{name}.py").write_text(HEAD + textwrap.dedent(body), encoding="utf-8")
+        names.append(name)
+        return name
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_module_brings_all_its_complete_handlers(module: Callable[[str], str]) -> None:
+    """`MODULE` loads each handler defined there: not an imported one, nor a base class without `handle`."""
+    name = module(
+        """
+        from support.consuming import Task
+        class Base(Handler[A]): pass
+        class One(Base):
+            def handle(self, job, payload): pass
+        class Two(AsyncHandler[B]):
+            versions = (1, 2, 3)
+            async def handle(self, job, payload): pass
+        """
+    )
+    registry = load_handlers([name])
+    assert sorted(type(one).__name__ for one in registry.handlers()) == ["One", "Two"]
+    assert {(ability.kind, ability.version) for ability in registry.abilities} == {
+        ("file.a", 1),
+        ("file.b", 1),
+        ("file.b", 2),
+        ("file.b", 3),
+    }
+    assert registry.queues() == ["b", "default"]
+    assert registry.any_async()
+    assert registry.any_sync()
+    assert type(registry.find("file.b", 2)).__name__ == "Two"
+
+
+def test_name_brings_one_handler(module: Callable[[str], str]) -> None:
+    """`MODULE:NAME` loads that one alone; naming it twice is naming it once."""
+    name = module(
+        """
+        class One(Handler[A]):
+            def handle(self, job, payload): pass
+        class Two(Handler[B]):
+            def handle(self, job, payload): pass
+        """
+    )
+    assert [type(one).__name__ for one in load_handlers([f"{name}:One", f"{name}:One"]).handlers()] == ["One"]
+
+
+BROKEN = {
+    "no handler": ("", "", "defines no Handler"),
+    "not a handler": ("X = 1", ":X", "is not a Handler"),
+    "no such name": ("", ":Missing", "is not a Handler"),
+    "import error": ("import nowhere_to_be_found", "", "can't import"),
+    "exit": ("raise SystemExit(0)", "", "SystemExit"),
+    "raises": ("1 / 0", "", "ZeroDivisionError"),
+    "no payload": ("class X(Handler):\n    def handle(self, job, payload): pass", ":X", "is not a Handler"),
+    "bad init": (
+        "class X(Handler[A]):\n    def __init__(self): raise OSError('disk')\n    def handle(self, job, payload): pass",
+        "",
+        "disk",
+    ),
+    "clash": (
+        "class X(Handler[A]):\n    def handle(self, job, payload): pass\nclass Y(X): pass",
+        "",
+        "both handle kind 'file.a' version 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_cannot_be_loaded_is_refused_with_its_reason(module: Callable[[str], str], case: str) -> None:
+    """A name that can't be loaded raises one error that says what is wrong."""
+    body, suffix, message = BROKEN[case]
+    with pytest.raises(HandlerError, match=message):
+        load_handlers([module(body) + suffix])
+
+
+@pytest.mark.parametrize("name", ["", ":X", ".relative", "no.such.module", "a b"])
+def test_malformed_names_are_refused(name: str) -> None:
+    """No spelling of a name gets past as something else."""
+    with pytest.raises(HandlerError):
+        load_handlers([name])
+
+
+def test_nothing_to_run_is_refused() -> None:
+    """A consumer without handlers would take hints and run nothing."""
+    with pytest.raises(HandlerError, match="no handlers"):
+        Registry([])
+
+
+def test_versions_of_one_kind_may_have_handlers_of_their_own() -> None:
+    """Two versions are two handlers' work; the same version twice is a clash."""
+    registry = Registry([handler(), handler(payload=NewTask), handler(payload=OtherTask)])
+    assert registry.find(Task.kind, 1) is not registry.find(Task.kind, 2)
+    with pytest.raises(HandlerError, match="both handle"):
+        Registry([handler(versions=(1, 2)), handler(payload=NewTask)])
+
+
+def test_subclass_inherits_its_payload_type() -> None:
+    """A handler derived from a handler keeps what it was declared for."""
+
+    class One(Handler[Task]):
+        def handle(self, job: Any, payload: Task) -> None: ...
+
+    class Two(One):
+        lease = timedelta(seconds=5)
+
+    assert Two.payload_type is Task
+    assert Two.abilities()[0].lease_s == 5
+    assert not Two.has_apply()
+
+
+BAD_DECLARATIONS: dict[str, dict[str, Any]] = {
+    "retry": {"retry": 5},
+    "lease too short": {"lease": 0.5},
+    "lease too long": {"lease": 86_401},
+    "runtime below lease": {"lease": 60, "max_runtime": 30},
+    "version zero": {"versions": (0,)},
+    "version text": {"versions": ("1",)},
+    "empty handler_version": {"handler_version": ""},
+    "unprintable handler_version": {"handler_version": "1\x1b[2J"},
+    "long handler_version": {"handler_version": "x" * 101},
+}
+
+
+@pytest.mark.parametrize("case", BAD_DECLARATIONS)
+def test_bad_declarations_are_refused_when_the_class_is_defined(case: str) -> None:
+    """A class attribute out of bounds never waits for the first job to be found."""
+    with pytest.raises(HandlerError, match="Scripted"):
+        handler(**BAD_DECLARATIONS[case])
+
+
+def test_handle_of_the_wrong_kind_is_refused() -> None:
+    """An async `handle` on a thread would be taken for done without having run; a plain one can't be awaited."""
+
+    async def asynchronous(self: Any, job: Any, payload: Any) -> None: ...
+
+    def plain(self: Any, job: Any, payload: Any) -> None: ...
+
+    with pytest.raises(HandlerError, match="AsyncHandler"):
+        type("X", (Handler,), {"payload_type": Task, "handle": asynchronous})
+    with pytest.raises(HandlerError, match="async def"):
+        type("X", (AsyncHandler,), {"payload_type": Task, "handle": plain})
+    with pytest.raises(HandlerError, match="apply"):
+        type("X", (Handler,), {"payload_type": Task, "handle": plain, "apply": asynchronous})
+
+
+def test_handler_without_handle_is_refused() -> None:
+    """A class that forgot `handle` is found before it claims anything."""
+
+    class Empty(Handler[Task]): ...
+
+    class AsyncEmpty(AsyncHandler[AsyncTask]): ...
+
+    for made in (Empty(), AsyncEmpty()):
+        with pytest.raises(HandlerError, match="must define handle"):
+            Registry([made])
+
+
+def test_abilities_carry_what_the_claim_needs() -> None:
+    """Kind, versions, lease, attempts and handler version reach the claim as declared."""
+
+    async def handle(job: Any, payload: Any) -> None: ...
+
+    made = async_handler(handle, lease=7, versions={2, 1}, handler_version="v9", retry=RetryPolicy(max_attempts=4))
+    found = [(one.kind, one.version, one.lease_s, one.max_attempts, one.handler_version) for one in made.abilities()]
+    assert found == [("test.async_task", version, 7.0, 4, "v9") for version in (1, 2)]
