@@ -88,7 +88,7 @@ class Process:
         tests = str(Path(__file__).parents[1])
         environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join([str(folder), tests]),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), tests, os.environ.get("PYTHONPATH")])),
             "WORK_DIR": str(folder),
             "OUTBOX_DATABASE_URL": database_url,
         } | {f"OUTBOX_{name.upper()}": str(value) for name, value in settings.items()}

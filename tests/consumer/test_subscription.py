@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pika
 import pytest
 
+from outbox_consumer.broker.subscription import Subscription
 from outbox_relay import run as run_relay
 from support.consuming import Desk, Hints, OtherTask, RunningConsumer, amqp_through, handler
 from support.invariants import check_invariants
@@ -150,9 +151,19 @@ def test_connection_that_is_refused_for_ever_grows_nothing(desk: Desk, amqp_prox
 
 
 def test_hint_is_acked_only_once_its_claim_is_decided(
-    desk: Desk, hints: Hints, amqp_url: str, amqp_proxy: Proxy
+    desk: Desk, hints: Hints, amqp_url: str, amqp_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a claim still waits for the database, its hints are the broker's: a lost connection brings them anew."""
+    """While a claim waits for the database, its hints are the broker's: a lost connection brings them anew, and the
+    old channel's tags are good for nothing on the new one.
+    """
+    acked: list[tuple[int, list[int]]] = []
+
+    def ack(subscription: Subscription, tags: list[int]) -> None:
+        acked.append((subscription.number, list(tags)))
+        original(subscription, tags)
+
+    original = Subscription.ack
+    monkeypatch.setattr(Subscription, "ack", ack)
     url = amqp_through(amqp_url, amqp_proxy.port)
     running = desk.start(handler(), amqp_url=url, concurrency=10, brokerless_after_s=60)
     until(lambda: hints.state() == (0, 1))
@@ -169,6 +180,8 @@ def test_hint_is_acked_only_once_its_claim_is_decided(
     stranger.rollback()
     desk.done(10)
     assert desk.database.count("attempts") == 10
+    until(lambda: len(acked) == 2)
+    assert acked == [(2, []), (2, [1])]
     running.stop()
     assert hints.state() == (0, 0)
 
