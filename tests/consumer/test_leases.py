@@ -86,9 +86,11 @@ def test_lost_lease_is_told_and_the_late_completion_refused(desk: Desk, kind: st
 
     payload = Task if kind == "sync" else AsyncTask
     tested = (
-        handler(handle, write_effect, lease=1) if kind == "sync" else async_handler(handle_async, write_effect, lease=1)
+        handler(handle, write_effect, lease=60)
+        if kind == "sync"
+        else async_handler(handle_async, write_effect, lease=60)
     )
-    running = desk.start(tested)
+    running = desk.start(tested, heartbeat_s=0.2)
     [job_id] = desk.submit("a", payload=payload)
     until(lambda: desk.state(job_id) == "running")
     desk.take_lease(job_id)
@@ -444,4 +446,30 @@ def test_job_past_its_deadline_is_not_tried_again(desk: Desk) -> None:
     desk.done(1, "failed")
     assert desk.outcomes(job_id) == ["retried"]
     assert desk.last_error(job_id)[:2] == ("deadline", "deadline_exceeded")
+    assert check_invariants(desk.database) == []
+
+
+def test_claim_that_lands_after_the_end_has_begun_is_handed_back(desk: Desk) -> None:
+    """Jobs whose claim was on its way when the consumer was told to stop are not started, nor charged."""
+    ran: list[int] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        ran.append(job.attempt)
+
+    stranger = desk.database.connect(autocommit=False)
+    ids = desk.submit("a", "b", "c", "d")
+    stranger.execute(desk.database.sql("SELECT 1 FROM {s}.jobs FOR UPDATE"))
+    running = desk.start(handler(handle))
+    waiting = """SELECT 1 FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE '%/claim' AND wait_event_type = 'Lock'"""
+    until(lambda: desk.database.count(waiting) == 1)
+    stopping = threading.Thread(target=running.stop)
+    stopping.start()
+    until(lambda: running.consumer._claimer._stop.is_set())
+    stranger.rollback()
+    stopping.join(10)
+    assert not stopping.is_alive()
+    assert ran == []
+    assert [desk.outcomes(job_id) for job_id in ids] == [["handed_back"]] * 4
+    assert desk.database.count("jobs WHERE uncharged_attempts = 1 AND state = 'ready'") == 4
     assert check_invariants(desk.database) == []

@@ -22,7 +22,8 @@ from support.waiting import until
 
 HANDLERS = textwrap.dedent(
     """
-    import asyncio, os, pathlib, threading, time
+    import asyncio, os, pathlib, time
+    from concurrent.futures import ThreadPoolExecutor
     from datetime import timedelta
     from outbox_consumer import AsyncHandler, Handler
     from support.consuming import AsyncTask, NOW, OtherTask, Task
@@ -45,8 +46,7 @@ HANDLERS = textwrap.dedent(
                 while True:
                     time.sleep(60)
             if payload.name == "thread":
-                threading.Thread(target=time.sleep, args=(300,)).start()
-                time.sleep(300)
+                ThreadPoolExecutor().submit(time.sleep, 300).result()
             while not seen("go"):
                 time.sleep(0.01)
             job.check()

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from outbox_consumer.registry import load_handlers
-from support.waiting import wait_until
+from support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def test_the_fifteen_lines_submit_and_run_a_job(database, amqp_url, prefix, fold
             session.execute(sa.text("DELETE FROM invoices"))
             assert service.create_invoice(session, 7).id == ref.id
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as looking:
-            wait_until(lambda: looking.execute(sa.text("SELECT note FROM sent_mail")).all(), 30)
+            until(lambda: looking.execute(sa.text("SELECT note FROM sent_mail")).all(), within_s=30)
             assert looking.execute(sa.text("SELECT note FROM sent_mail")).all() == [("invoice 7 sent",)]
     finally:
         for process in running:
