@@ -100,7 +100,7 @@ class ConsumerSettings(_Section):
     heartbeat_s: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """Seconds between two heartbeats. Unset: a third of the shortest lease. 0.1 to 3600."""
     pool_size: Count | None = Field(default=None, ge=3, le=1000)
-    """Database connections, of which claims, heartbeats and completions keep theirs. Unset: by
+    """Database connections that handlers and completions with `apply` share; the loops have theirs besides. Unset: by
     `concurrency`. 3 to 1000."""
 
     @field_validator("queues")
