@@ -101,11 +101,22 @@ class Beat:
     owned: bool
 
 
-def claim(link: Link, job_ids: Sequence[UUID], abilities: Sequence[Ability], worker: Worker) -> list[Claimed]:
-    """Claim those of the named jobs that may run here now, in the order given. Charges an attempt to each."""
+def claim(
+    link: Link,
+    job_ids: Sequence[UUID],
+    abilities: Sequence[Ability],
+    worker: Worker,
+    *,
+    queues: Sequence[str] | None = None,
+) -> list[Claimed]:
+    """Claim those of the named jobs that may run here now, in the order given. Charges an attempt to each.
+
+    With `queues` only jobs of these: a hint that came by another way can't make a consumer work for a foreign queue.
+    """
     rows = link.run(
         "claim",
         job_ids=list(job_ids),
+        queues=None if queues is None else list(queues),
         kinds=[ability.kind for ability in abilities],
         versions=[ability.version for ability in abilities],
         leases_s=[ability.lease_s for ability in abilities],

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from outbox.forking import let_go_in_children
 from outbox.statements import Statements
 from outbox.urls import database_conninfo
 
@@ -21,7 +22,7 @@ __all__ = ["Link", "is_connection_trouble", "is_transient"]
 
 # Classes and codes that mean: this connection (or this server, now) is no good; a new one may be.
 _CONNECTION_CLASSES = ("08", "57", "53", "58")
-_CONNECTION_CODES = frozenset({"25006", "25P03", "XX000"})
+_CONNECTION_CODES = frozenset({"25006", "25P03", "25P04", "XX000"})
 # Codes that mean: the same statement may succeed when run again. 57014 is our own statement time limit.
 _TRANSIENT_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
 
@@ -96,6 +97,7 @@ class Link:
         self._leave_to_parent()
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
+            let_go_in_children(self._connection)
         return self._connection
 
     def run(self, statement: str, /, **parameters: Any) -> list[Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+from outbox.leasing import Ability
 from outbox.link import Link
 
 __all__ = [
@@ -31,7 +33,7 @@ class DueQueue:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedHint:
-    """A hint that is marked released. `release_count` tells this release from every other of the same job."""
+    """A hint that is marked released. `release_count` tells this release from the job's others since its last claim."""
 
     job_id: UUID
     release_count: int
@@ -44,17 +46,26 @@ def due_queues(link: Link, *, runway: int) -> list[DueQueue]:
 
 
 def release(
-    link: Link, queue: str, *, batch: int, rehint_after_s: float, rehint_max_s: float = 300, overdue_s: float = 0
+    link: Link,
+    queue: str,
+    *,
+    batch: int,
+    rehint_after_s: float,
+    rehint_max_s: float = 300,
+    overdue_s: float = 0,
+    abilities: Sequence[Ability] | None = None,
 ) -> list[ReleasedHint]:
     """Mark up to `batch` due hints of a queue released and return them in the order in which they should go.
 
-    With `overdue_s` only those that have been due for so long: a relay would have released them by then.
+    With `overdue_s` only those that have been due for so long: a relay would have released them by then. With
+    `abilities` only jobs that the caller can run.
     """
     rows = link.run(
         "release",
         queue=queue,
         batch=batch,
         overdue_s=overdue_s,
+        **_runnable(abilities),
         rehint_after_s=rehint_after_s,
         rehint_max_s=rehint_max_s,
     )
@@ -80,9 +91,14 @@ def unrelease(
     )
 
 
-def stray_hints(link: Link, queues: Sequence[str], *, age_s: float, batch: int) -> list[UUID]:
-    """Return jobs whose hints went out at least `age_s` ago and led to nothing yet; their claim needs no hint."""
-    return [row.job_id for row in link.run("stray_hints", queues=list(queues), age_s=age_s, batch=batch)]
+def stray_hints(
+    link: Link, queues: Sequence[str], *, age_s: float, batch: int, abilities: Sequence[Ability] | None = None
+) -> list[UUID]:
+    """Return jobs whose hints went out at least `age_s` ago and led to nothing yet; their claim needs no hint. With
+    `abilities` only jobs that the caller can run.
+    """
+    rows = link.run("stray_hints", queues=list(queues), age_s=age_s, batch=batch, **_runnable(abilities))
+    return [row.job_id for row in rows]
 
 
 def overdue_queues(link: Link) -> list[str]:
@@ -101,3 +117,12 @@ def recover_hints(link: Link, empty_queues: Sequence[str] | None, *, busy_after_
     """
     queues = None if empty_queues is None else list(empty_queues)
     return len(link.run("recover_hints", empty_queues=queues, busy_after_s=busy_after_s, batch=batch))
+
+
+def _runnable(abilities: Sequence[Ability] | None) -> dict[str, list[Any] | None]:
+    if abilities is None:
+        return {"kinds": None, "versions": None}
+    return {
+        "kinds": [ability.kind for ability in abilities],
+        "versions": [ability.version for ability in abilities],
+    }

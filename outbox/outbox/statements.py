@@ -62,8 +62,11 @@ class Statements:
         return found
 
     def run(self, connection: psycopg.Connection[Any], name: str, /, **parameters: Any) -> list[Any]:
-        """Execute on psycopg and return the rows as named tuples. Autocommit or not is the connection's affair."""
-        with connection.cursor(row_factory=namedtuple_row) as cursor:
+        """Execute on psycopg and return the rows as named tuples. Autocommit or not is the connection's affair.
+
+        Rows travel in binary: an instant's text depends on the server's DateStyle, and only one of them can be read.
+        """
+        with connection.cursor(row_factory=namedtuple_row, binary=True) as cursor:
             cursor.execute(self.for_psycopg(name), parameters)
             return cursor.fetchall() if cursor.description else []
 

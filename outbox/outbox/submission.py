@@ -29,6 +29,11 @@ class Submission:
     digest: str
     row: str
 
+    @property
+    def sort_key(self) -> tuple[bytes, bytes, bytes]:
+        """The order in which keys are written: byte by byte, as the database's "C" collation has it."""
+        return self.tenant.encode(), self.kind.encode(), self.logical_key.encode()
+
     @classmethod
     def of(
         cls,

@@ -23,9 +23,10 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 
 from outbox.errors import SettingsError
+from outbox.forking import let_go_in_children
 from outbox.urlparts import UrlParts, split_url
 
 __all__ = ["AmqpAddress", "amqp_parameters", "database_conninfo", "has_libpq_address", "sqlalchemy_engine"]
@@ -128,6 +129,8 @@ def database_conninfo(
             "or set libpq's PGHOST, PGDATABASE or PGSERVICE"
         )
     known = _libpq_keywords()
+    # Statements and payloads are Unicode, whatever PGCLIENTENCODING says for other programs.
+    keywords["client_encoding"] = "utf8"
     for keyword, value, own_variable in (*_BOUNDS, ("application_name", application_name, "PGAPPNAME")):
         if keyword in known and keyword not in keywords and not (own_variable and environ.get(own_variable)):
             keywords[keyword] = value
@@ -150,9 +153,12 @@ def sqlalchemy_engine(url: str | None, *, application_name: str = "outbox", **op
         SettingsError: as `database_conninfo`.
     """
     keywords: dict[str, Any] = database_conninfo(url, application_name=application_name)
-    keywords |= options.pop("connect_args", {})
+    # Nothing is prepared on the server, so a transaction pooler may stand in between.
+    keywords |= {"prepare_threshold": None} | options.pop("connect_args", {})
     defaults = {"hide_parameters": True, "isolation_level": "READ COMMITTED", "use_native_hstore": False}
-    return create_engine("postgresql+psycopg://", connect_args=keywords, **(defaults | options))
+    engine = create_engine("postgresql+psycopg://", connect_args=keywords, **(defaults | options))
+    event.listen(engine, "connect", lambda connection, _record: let_go_in_children(connection))
+    return engine
 
 
 def amqp_parameters(url: str, *, variable: str = AMQP_VARIABLE) -> AmqpAddress:

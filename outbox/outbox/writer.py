@@ -103,12 +103,15 @@ def enqueue_many(
     submissions = [Submission.of(payload, **options) for payload in payloads]
     if not submissions:
         return []
+    # All callers take the keys in one order, over all their statements, so that none can wait for another in a circle.
+    order = sorted(range(len(submissions)), key=lambda number: submissions[number].sort_key)
     connection = connection_of(target)
+    refs: dict[int, JobRef] = {}
     with connection.begin_nested():
-        refs: list[JobRef] = []
-        for start in range(0, len(submissions), _BATCH):
-            refs.extend(_write(connection, submissions[start : start + _BATCH], schema))
-        return refs
+        for start in range(0, len(order), _BATCH):
+            numbers = order[start : start + _BATCH]
+            refs.update(zip(numbers, _write(connection, [submissions[n] for n in numbers], schema), strict=True))
+    return [refs[number] for number in range(len(submissions))]
 
 
 async def enqueue_async(

@@ -86,8 +86,10 @@ class ReleaseLoop:
 
     def run(self) -> None:
         """Release and publish until `stop` is set."""
-        while not self._stop.is_set():
-            self._wake.clear()  # before the look: what happens during it is not missed
+        while True:
+            self._wake.clear()  # before the look: what happens during it is not missed, a stop included
+            if self._stop.is_set():
+                return
             try:
                 wait_s = self.step()
                 self._trouble.over()

@@ -138,7 +138,7 @@ def test_a_cancel_that_waited_for_a_claim_comes_after_it(database: Database, lin
     release_all(link)
     lock = database.sql("SELECT 1 FROM {s}.outbox FOR UPDATE")
     terms = {"kinds": ["test.note"], "versions": [1], "leases_s": [60.0], "max_attempts": [3]}
-    worker = {"handler_versions": ["1"], "owner": "w", "host": "h", "worker_version": "1"}
+    worker = {"queues": None, "handler_versions": ["1"], "owner": "w", "host": "h", "worker_version": "1"}
     with engine.connect() as operator, ThreadPoolExecutor(1) as pool:
         with link.transaction() as claimer:
             claimer.execute(lock)

@@ -32,6 +32,7 @@ NASTY_PASSWORDS = [
 ]
 ADDED = {
     "connect_timeout",
+    "client_encoding",
     "keepalives",
     "keepalives_idle",
     "keepalives_interval",

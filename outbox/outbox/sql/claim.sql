@@ -1,6 +1,6 @@
 -- Purpose: give one lease each on the named jobs that may run here now: released, ready, due, and of a kind and version named by the caller.
 -- Transition: claim: ready -> running (phase released -> leased)
--- Parameters: job_ids; kinds, versions, leases_s, max_attempts, handler_versions (one row per kind and version); owner, host, worker_version
+-- Parameters: job_ids; queues (those that the caller works for, or NULL for all); kinds, versions, leases_s, max_attempts, handler_versions (one row per kind and version); owner, host, worker_version
 -- Locks: outbox rows in id order, SKIP LOCKED, then their job rows. Index: both primary keys; arrays from sub-selects keep the planner
 --   to nested loops whatever the tables' sizes.
 WITH able AS MATERIALIZED (
@@ -10,6 +10,7 @@ WITH able AS MATERIALIZED (
 ), hinted AS MATERIALIZED (
   SELECT o.job_id, o.released_at FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'released'
+    AND (CAST(:queues AS text[]) IS NULL OR o.queue = ANY (CAST(:queues AS text[])))
   ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), claimed AS (
   UPDATE {schema}.jobs AS j

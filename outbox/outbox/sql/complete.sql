@@ -25,4 +25,4 @@ INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker
 SELECT j.id, j.attempt_count, j.token, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.released_at,
   j.lease_started_at, j.finished_at, 'succeeded'
 FROM finished AS j
-RETURNING job_id
+RETURNING job_id, CAST(pg_current_xact_id() AS text) AS transaction_id

@@ -1,7 +1,7 @@
 -- Purpose: name the queues in which a hint is due, each with the number of hints that are out and unclaimed.
 -- Transition: none
 -- Parameters: runway (no count goes beyond it)
--- Locks: none. Index: outbox_owed, one probe per distinct queue; outbox_released for the counts. Each limit has an order, or the planner
+-- Locks: none. Index: outbox_owed (and outbox_owed_low for negative priorities), one probe per distinct queue; outbox_released for the counts. Each limit has an order, or the planner
 --   would read the table from its start in the hope of meeting a fitting row soon.
 WITH RECURSIVE known(queue) AS (
   (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue LIMIT 1)
@@ -16,9 +16,13 @@ SELECT k.queue, (
     ) AS out
   ) AS released
 FROM known AS k
-WHERE k.queue IS NOT NULL AND (
+WHERE k.queue IS NOT NULL AND coalesce((
   SELECT true FROM {schema}.outbox AS d
   WHERE d.phase = 'owed' AND d.queue = k.queue
-    AND d.order_key <= (SELECT {schema}.clock()) + interval '100 minutes' AND d.due_at <= (SELECT {schema}.clock())
+    AND d.order_key <= (SELECT {schema}.clock()) AND d.due_at <= (SELECT {schema}.clock())
   ORDER BY d.order_key LIMIT 1
-)
+), (
+  SELECT true FROM {schema}.outbox AS d
+  WHERE d.phase = 'owed' AND d.queue = k.queue AND d.order_key > d.due_at AND d.due_at <= (SELECT {schema}.clock())
+  ORDER BY d.order_key LIMIT 1
+))

@@ -1,11 +1,12 @@
 -- Purpose: fail the waiting jobs whose deadline has passed. A running one may still finish; it is not tried again after its deadline.
 -- Transition: expire: ready -> failed (outbox row deleted)
 -- Parameters: batch
--- Locks: outbox rows in id order, SKIP LOCKED, then their job rows. Index: outbox_deadline, both primary keys.
+-- Locks: outbox rows, SKIP LOCKED, then their job rows. Index: outbox_deadline, both primary keys.
 WITH late AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.deadline_at <= (SELECT {schema}.clock()) AND o.phase IN ('owed', 'released')
-  ORDER BY o.job_id LIMIT CAST(:batch AS integer)
+  -- In the index's own order; locked rows are skipped, so no order can deadlock.
+  ORDER BY o.deadline_at LIMIT CAST(:batch AS integer)
   FOR UPDATE SKIP LOCKED
 ), expired AS (
   UPDATE {schema}.jobs AS j

@@ -16,7 +16,9 @@ WITH able AS MATERIALIZED (
   UPDATE {schema}.outbox AS o
   SET phase = 'owed', last_error = CASE WHEN f.known THEN 'not due' ELSE 'no handler here for its kind and version' END,
     due_at = greatest(f.run_at, n.now + make_interval(secs => CASE WHEN f.known THEN 0 ELSE
-      least(CAST(:pause_s AS float8) * power(2, least(o.release_count - 1, 20)), CAST(:pause_max_s AS float8)) END))
+      least(CAST(:pause_s AS float8) * power(2, least(o.release_count - 1, 20)), CAST(:pause_max_s AS float8)) END)),
+    -- To the end of the line: what nobody here can run must not stand in front of what somebody can.
+    order_key = greatest(o.order_key, n.now)
   FROM free AS f, (SELECT {schema}.clock() AS now) AS n
   WHERE o.job_id = f.id AND NOT (f.known AND f.run_at <= n.now)
   RETURNING o.job_id, f.known

@@ -1,18 +1,34 @@
 -- Purpose: pick the hints of one queue that go next, in order, and mark them released.
 -- Transition: none (phase owed -> released)
--- Parameters: queue, batch, overdue_s (how long a hint must have been due at least), rehint_after_s and rehint_max_s (when an unclaimed hint counts as lost: doubling with each release)
--- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed.
-WITH due AS MATERIALIZED (
-  SELECT o.job_id FROM {schema}.outbox AS o
-  WHERE o.phase = 'owed' AND o.queue = :queue
-    AND o.order_key <= (SELECT {schema}.clock()) + interval '100 minutes' AND o.due_at <= (SELECT {schema}.clock()) - make_interval(secs => CAST(:overdue_s AS float8))
+-- Parameters: queue, batch, overdue_s (how long a hint must have been due at least), kinds and versions (what the caller can run, or NULL
+--   for all), rehint_after_s and rehint_max_s (when an unclaimed hint counts as lost: doubling with each release)
+-- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed up to now, where nothing that is due later stands but jobs of high priority that are
+--   due within minutes; then outbox_owed_low for the jobs of negative priority that have not aged enough to stand there too.
+WITH now AS MATERIALIZED (
+  SELECT {schema}.clock() AS instant
+), usual AS MATERIALIZED (
+  SELECT o.job_id, o.order_key FROM {schema}.outbox AS o
+  WHERE o.phase = 'owed' AND o.queue = :queue AND o.order_key <= (SELECT n.instant FROM now AS n)
+    AND o.due_at <= (SELECT n.instant FROM now AS n) - make_interval(secs => CAST(:overdue_s AS float8))
+    AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
+      SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
+      WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))
   ORDER BY o.order_key LIMIT CAST(:batch AS integer)
-  FOR UPDATE SKIP LOCKED
+  FOR UPDATE OF o SKIP LOCKED
+), low AS MATERIALIZED (
+  SELECT o.job_id, o.order_key FROM {schema}.outbox AS o
+  WHERE o.phase = 'owed' AND o.queue = :queue AND o.order_key > o.due_at AND o.order_key > (SELECT n.instant FROM now AS n)
+    AND o.due_at <= (SELECT n.instant FROM now AS n) - make_interval(secs => CAST(:overdue_s AS float8))
+    AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
+      SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
+      WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))
+  ORDER BY o.order_key LIMIT CAST(:batch AS integer) - (SELECT count(*) FROM usual)
+  FOR UPDATE OF o SKIP LOCKED
 )
 UPDATE {schema}.outbox AS o
-SET phase = 'released', released_at = n.now, release_count = o.release_count + 1,
-  due_at = n.now + make_interval(secs => least(CAST(:rehint_after_s AS float8) * power(2, least(o.release_count, 20)),
+SET phase = 'released', released_at = n.instant, release_count = o.release_count + 1,
+  due_at = n.instant + make_interval(secs => least(CAST(:rehint_after_s AS float8) * power(2, least(o.release_count, 20)),
     greatest(CAST(:rehint_max_s AS float8), CAST(:rehint_after_s AS float8))))
-FROM (SELECT {schema}.clock() AS now) AS n
-WHERE o.job_id = ANY (ARRAY(SELECT d.job_id FROM due AS d))
+FROM now AS n
+WHERE o.job_id = ANY (ARRAY(SELECT u.job_id FROM usual AS u UNION ALL SELECT l.job_id FROM low AS l))
 RETURNING o.job_id, o.release_count, o.order_key

@@ -25,10 +25,12 @@ WITH ended AS MATERIALIZED (
   FROM mine AS m, (SELECT {schema}.clock() AS now) AS n
   WHERE j.id = m.job_id AND j.state = 'running' AND j.lease_token = m.token
   RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at,
-    j.run_at, n.now
+    j.run_at, j.priority, n.now
 ), owed AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'owed', lease_token = NULL, lease_expires_at = NULL, due_at = b.run_at
+  SET phase = 'owed', lease_token = NULL, lease_expires_at = NULL, due_at = b.run_at,
+    -- A retry that waits stands behind what is due, or every look for due work would step over it.
+    order_key = greatest(o.order_key, b.run_at - b.priority * interval '1 minute')
   FROM back AS b WHERE o.job_id = b.id
   RETURNING o.job_id
 )

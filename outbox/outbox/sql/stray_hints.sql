@@ -1,8 +1,11 @@
 -- Purpose: find jobs whose hint is out but has not led to a claim for a while, for a consumer that gets no hints.
 -- Transition: none
--- Parameters: queues, age_s, batch
+-- Parameters: queues, age_s, batch, kinds and versions (what the caller can run, or NULL for all)
 -- Locks: none: the claim decides. Index: outbox_released.
 SELECT o.job_id FROM {schema}.outbox AS o
 WHERE o.phase = 'released' AND o.queue = ANY (CAST(:queues AS text[]))
   AND o.released_at <= (SELECT {schema}.clock()) - make_interval(secs => CAST(:age_s AS float8))
+  AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
+      SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
+      WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))
 ORDER BY o.order_key LIMIT CAST(:batch AS integer)

@@ -51,11 +51,14 @@ CREATE TABLE {schema}.jobs (
   CONSTRAINT jobs_state CHECK (state IN ('ready', 'running', 'succeeded', 'failed', 'cancelled')),
   CONSTRAINT jobs_lease CHECK ((state = 'running') = (lease_token IS NOT NULL)),
   CONSTRAINT jobs_finished CHECK ((state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
-  CONSTRAINT jobs_attempts CHECK (uncharged_attempts >= 0 AND uncharged_attempts <= attempt_count)
+  CONSTRAINT jobs_attempts CHECK (uncharged_attempts >= 0 AND uncharged_attempts <= attempt_count AND attempt_count < 1000000000),
+  -- What every driver can read back: one instant that can't be read would spoil a whole batch of claims.
+  CONSTRAINT jobs_instants CHECK (run_at BETWEEN '1970-01-01Z' AND '9999-01-01Z' AND created_at BETWEEN '1970-01-01Z' AND '9999-01-01Z'
+    AND (deadline_at IS NULL OR deadline_at BETWEEN '1970-01-01Z' AND '9999-01-01Z'))
 ) WITH (fillfactor = 40);
 
 -- The hot to-do list: one row for each job that has not ended. No foreign key: its check would lock the job row before this one's turn.
--- order_key = due_at - priority minutes, fixed at insert: priority with aging and no updates.
+-- order_key = due_at - priority minutes, set when the row is inserted and when a retry is put off: priority with aging and no updates.
 CREATE TABLE {schema}.outbox (
   job_id           uuid PRIMARY KEY,
   phase            text NOT NULL DEFAULT 'owed',
@@ -76,6 +79,8 @@ CREATE TABLE {schema}.outbox (
 
 -- One partial index per phase. None holds lease_expires_at, so that heartbeats stay heap-only.
 CREATE INDEX outbox_owed ON {schema}.outbox (queue, order_key) WHERE phase = 'owed';
+-- Jobs of negative priority stand behind the present in outbox_owed until they have aged; here those that are due are found meanwhile.
+CREATE INDEX outbox_owed_low ON {schema}.outbox (queue, order_key) WHERE phase = 'owed' AND order_key > due_at;
 CREATE INDEX outbox_released ON {schema}.outbox (queue, released_at) WHERE phase = 'released';
 CREATE INDEX outbox_leased ON {schema}.outbox (queue, tenant) WHERE phase = 'leased';
 CREATE INDEX outbox_deadline ON {schema}.outbox (deadline_at) WHERE deadline_at IS NOT NULL;
@@ -208,7 +213,7 @@ AS $function$
         priority smallint, payload jsonb, digest text, run_at timestamptz, deadline_at timestamptz, max_attempts integer,
         correlation_id text, parent_id uuid, trace_context jsonb),
       (SELECT {schema}.clock() AS now) AS c
-    ORDER BY i.tenant, i.kind, i.logical_key
+    ORDER BY i.tenant COLLATE "C", i.kind COLLATE "C", i.logical_key COLLATE "C"
     ON CONFLICT (tenant, kind, logical_key) DO NOTHING
     RETURNING j.id, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at
   ), owed AS (
@@ -238,7 +243,7 @@ BEGIN
       v_written := {schema}.write_jobs_1(p_rows);
     EXCEPTION WHEN serialization_failure THEN
       v_written := 0;
-      FOR v_index IN 0 .. v_count - 1 LOOP
+      FOR v_index IN 0 .. v_count - 1 LOOP  -- the caller has sorted them by key
         BEGIN
           v_written := v_written + {schema}.write_jobs_1(jsonb_build_array(p_rows -> v_index));
         EXCEPTION WHEN serialization_failure THEN

@@ -1,0 +1,115 @@
+"""Settings, forks and hand-written rows around the core that must not reach into it."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from outbox import enqueue_many
+from outbox.keeping import recover_leases
+from outbox.link import Link
+from outbox.reading import show_job
+from support.database import Database
+from support.jobs import notes, running, submit
+from support.waiting import until
+
+
+@pytest.mark.parametrize("style", ["SQL, DMY", "German", "Postgres, MDY"])
+def test_any_date_style_of_the_database_is_read(database: Database, style: str) -> None:
+    """A DateStyle that is not ISO changes nothing for claims and views."""
+    name = database.value("SELECT current_database()")
+    database.rows(f"ALTER DATABASE \"{name}\" SET datestyle = '{style}'")
+    link = database.link("styled")
+    (claimed,) = running(database, link)
+    found = show_job(link, claimed.lease.job_id)
+    assert found is not None
+    assert found[0].created_at.tzinfo is not None
+
+
+def test_the_client_encoding_is_ours(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PGCLIENTENCODING is for other programs: text goes through as UTF-8."""
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    assert database.link("encoded").connection().info.encoding == "utf-8"
+
+
+def test_a_taken_attempt_number_does_not_stop_recovery(database: Database, link: Link) -> None:
+    """One job whose history was meddled with costs its neighbours nothing: all expired leases are recovered."""
+    claimed = running(database, link, 3)
+    database.rows(
+        "INSERT INTO {s}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version,"
+        " claimed_at, ended_at, outcome) SELECT id, 1, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'failed' FROM {s}.jobs"
+        " WHERE id = %s",
+        claimed[0].lease.job_id,
+    )
+    database.clock.advance(3600)
+    assert len(recover_leases(link)) == 3
+
+
+def test_rows_without_a_job_do_not_stop_recovery(database: Database, link: Link) -> None:
+    """Leased rows whose jobs somebody deleted don't fill the batch in front of real ones."""
+    claimed = running(database, link, 3)
+    database.clock.advance(3600)
+    for item in claimed[:2]:
+        database.rows("DELETE FROM {s}.jobs WHERE id = %s", item.lease.job_id)
+    assert [lease.job_id for lease in recover_leases(link, batch=2)] == [claimed[2].lease.job_id]
+
+
+@pytest.mark.parametrize("value", ["infinity", "-infinity", "0044-03-15 BC", "20000-01-01"])
+@pytest.mark.parametrize("column", ["run_at", "deadline_at", "created_at"])
+def test_instants_that_python_cannot_read_are_refused(database: Database, column: str, value: str) -> None:
+    """The table itself refuses an instant that would spoil a whole batch of claims."""
+    submit(database)
+    with pytest.raises(psycopg.errors.CheckViolation):
+        database.rows(f"UPDATE {{s}}.jobs SET {column} = '{value}'")
+
+
+def test_large_batches_in_opposite_order_do_not_deadlock(database: Database) -> None:
+    """Keys are taken in one order over all statements of a call, so two large calls wait for each other in line."""
+    payloads = notes(2500, "same")
+    engine = database.engine(pool_size=2)
+    gate, errors = threading.Barrier(2), list[BaseException]()
+
+    def write(items: list) -> None:
+        try:
+            with engine.begin() as connection:
+                connection.execute(sa.text("SELECT 1"))
+                gate.wait(20)
+                enqueue_many(connection, items, schema=database.schema)
+        except sa.exc.DBAPIError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(items,)) for items in (payloads, payloads[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert database.count("jobs") == 2500
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_keeps_no_session_alive(database: Database) -> None:
+    """When the parent's connection ends, its session ends, though a forked child lives on."""
+    link = database.link("forks")
+    backend = link.connection().info.backend_pid
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)  # until the parent closes its end
+        os._exit(0)
+    os.close(reading)
+    try:
+        os.close(os.dup(link.connection().fileno()))
+        # As a killed parent would: the socket goes without a word.
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, link.connection().fileno())
+        os.close(null)
+        until(lambda: not database.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", backend), within_s=10)
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
