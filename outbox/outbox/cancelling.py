@@ -6,7 +6,7 @@ from uuid import UUID
 
 from outbox.reading import get_job
 from outbox.statements import statements_for
-from outbox.writer import Target, connection_of, default_schema
+from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import JobNotFound, JobView, NameRefused
 
 __all__ = ["cancel"]
@@ -30,9 +30,9 @@ def cancel(target: Target, job_id: UUID, *, by: str, reason: str, schema: str | 
     _check("by", by, _ACTOR_CHARACTERS)
     _check("reason", reason, _REASON_CHARACTERS)
     connection = connection_of(target)
-    statements = statements_for(default_schema(schema))
+    statements = statements_for(schema_of(target, schema))
     statements.run_within(connection, "cancel", {"job_id": job_id, "actor": by, "reason": reason})
-    view = get_job(connection, job_id, schema=schema)
+    view = get_job(target, job_id, schema=schema)
     if view is None:
         raise JobNotFound(job_id)
     return view

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from outbox.link import Link
 from outbox.statements import statements_for
-from outbox.writer import Target, connection_of, default_schema
-from outbox_schemas import AttemptView, ErrorView, JobState, JobView, OwedView
+from outbox.writer import Target, connection_of, schema_of
+from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView
 from outbox_schemas.names import check_key, check_name, check_tenant
 
 __all__ = [
@@ -46,6 +46,8 @@ class QueueView:
 
 def get_job(target: Target, job_id: UUID, *, schema: str | None = None) -> JobView | None:
     """Return a job by its id as the caller's transaction sees it, or None."""
+    if not isinstance(job_id, UUID):
+        raise NameRefused("job_id", f"must be a UUID, not {type(job_id).__name__}; try uuid.UUID(text)")
     return _read(target, {"job_id": job_id, "tenant": None, "kind": None, "logical_key": None}, schema)
 
 
@@ -111,7 +113,7 @@ def database_time(link: Link) -> datetime:
 
 
 def _read(target: Target, parameters: dict[str, Any], schema: str | None) -> JobView | None:
-    rows = statements_for(default_schema(schema)).run_within(connection_of(target), "get_job", parameters)
+    rows = statements_for(schema_of(target, schema)).run_within(connection_of(target), "get_job", parameters)
     return _job_view(rows[0]) if rows else None
 
 

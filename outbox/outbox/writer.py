@@ -22,8 +22,8 @@ from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
 
 from outbox.side_lookup import find_committed
 from outbox.statements import statements_for
@@ -31,18 +31,22 @@ from outbox.submission import Submission, rows_json
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, NameRefused, Payload, SubmissionUnresolved
 
 __all__ = [
+    "SCHEMA_KEY",
     "AsyncTarget",
     "SubmitOptions",
     "Target",
     "connection_of",
-    "default_schema",
     "enqueue",
     "enqueue_async",
     "enqueue_many",
+    "schema_of",
 ]
 
-Target = Session | sa.Connection
-AsyncTarget = AsyncSession | AsyncConnection
+Target = Session | scoped_session[Session] | sa.Connection
+AsyncTarget = AsyncSession | async_scoped_session[AsyncSession] | AsyncConnection
+
+SCHEMA_KEY = "outbox.schema"
+"""Where a handler's session says which installation it belongs to (`Session.info`)."""
 
 _BATCH = 1000
 _TRIES = 5
@@ -75,7 +79,8 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
     Args:
         target: an open `Session` or `Connection`; the job commits or vanishes with its transaction.
         payload: the job's arguments; they also name its kind, version, queue and logical key.
-        schema: the installation's schema; default `OUTBOX_SCHEMA`, else "outbox".
+        schema: the installation's schema; default: the consumer's own for a handler's session, else `OUTBOX_SCHEMA`,
+            else "outbox".
         options: see `SubmitOptions`.
 
     Returns:
@@ -88,7 +93,8 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         LogicalKeyConflict: the key belongs to a job with another payload or version. The transaction stays healthy.
         SubmissionUnresolved: the key is taken, but its job was deleted while we looked, again and again.
     """
-    return _write(connection_of(target), [Submission.of(payload, **options)], schema)[0]
+    submission = Submission.of(payload, **options)
+    return _write(connection_of(target), [submission], schema_of(target, schema))[0]
 
 
 def enqueue_many(
@@ -105,12 +111,14 @@ def enqueue_many(
         return []
     # All callers take the keys in one order, over all their statements, so that none can wait for another in a circle.
     order = sorted(range(len(submissions)), key=lambda number: submissions[number].sort_key)
+    name = schema_of(target, schema)
     connection = connection_of(target)
+    _check_target(connection)
     refs: dict[int, JobRef] = {}
     with connection.begin_nested():
         for start in range(0, len(order), _BATCH):
             numbers = order[start : start + _BATCH]
-            refs.update(zip(numbers, _write(connection, [submissions[n] for n in numbers], schema), strict=True))
+            refs.update(zip(numbers, _write(connection, [submissions[n] for n in numbers], name), strict=True))
     return [refs[number] for number in range(len(submissions))]
 
 
@@ -119,33 +127,51 @@ async def enqueue_async(
 ) -> JobRef:
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
     submission = Submission.of(payload, **options)
-    if isinstance(target, AsyncSession):
-        return await target.run_sync(lambda session: _write(connection_of(session), [submission], schema)[0])
-    if isinstance(target, AsyncConnection):
-        return await target.run_sync(lambda connection: _write(connection, [submission], schema)[0])
+    if isinstance(target, async_scoped_session):
+        target = target()
+    if isinstance(target, AsyncSession | AsyncConnection):
+        return await target.run_sync(
+            lambda inner: _write(connection_of(inner), [submission], schema_of(inner, schema))[0]
+        )
     raise TypeError(f"enqueue_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
 
 
 def connection_of(target: Target) -> sa.Connection:
-    """Return the connection that carries the caller's transaction."""
+    """Return the connection that carries the caller's transaction. Raises `TypeError` for anything that has none."""
+    if isinstance(target, scoped_session):
+        target = target()
     if isinstance(target, Session):
         return target.connection()
     if isinstance(target, sa.Connection):
         return target
-    raise TypeError(
-        f"expected a SQLAlchemy Session or Connection, not {type(target).__name__}; async ones go to enqueue_async"
-    )
+    remedy = ""
+    if isinstance(target, AsyncSession | AsyncConnection | async_scoped_session):
+        remedy = "; use enqueue_async, or await target.run_sync(lambda inner: ...) for what has no async twin"
+    raise TypeError(f"expected a SQLAlchemy Session or Connection, not {type(target).__name__}{remedy}")
 
 
-def default_schema(schema: str | None) -> str:
-    """Return the schema to use where the caller named none."""
-    return schema if schema is not None else os.environ.get("OUTBOX_SCHEMA") or "outbox"
+def schema_of(target: Target, schema: str | None) -> str:
+    """Return the installation's schema: the one given, else that of the consumer whose handler's session this is, else
+    `OUTBOX_SCHEMA`, else "outbox".
+    """
+    if schema is not None:
+        return schema
+    own = target.info.get(SCHEMA_KEY) if isinstance(target, Session | scoped_session) else None
+    return str(own) if own else os.environ.get("OUTBOX_SCHEMA") or "outbox"
 
 
-def _write(connection: sa.Connection, submissions: list[Submission], schema: str | None) -> list[JobRef]:
+def _check_target(connection: sa.Connection) -> None:
     if connection.dialect.name != "postgresql":
         raise NameRefused("target", f"speaks {connection.dialect.name}; jobs live in PostgreSQL")
-    statements = statements_for(default_schema(schema))
+    if getattr(connection.connection.dbapi_connection, "autocommit", False):
+        raise NameRefused(
+            "target", "is in AUTOCOMMIT mode, so the job would not commit with your rows; give it a transaction"
+        )
+
+
+def _write(connection: sa.Connection, submissions: list[Submission], schema: str) -> list[JobRef]:
+    _check_target(connection)
+    statements = statements_for(schema)
     refs: dict[int, JobRef] = {}
     waiting = dict(enumerate(submissions))
     for _ in range(_TRIES):

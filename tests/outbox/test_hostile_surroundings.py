@@ -41,7 +41,8 @@ def test_a_taken_attempt_number_does_not_stop_recovery(database: Database, link:
     claimed = running(database, link, 3)
     database.rows(
         "INSERT INTO {s}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version,"
-        " claimed_at, ended_at, outcome) SELECT id, 1, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'failed' FROM {s}.jobs"
+        " claimed_at, ended_at, outcome) SELECT id, 1, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'failed'"
+        " FROM {s}.jobs"
         " WHERE id = %s",
         claimed[0].lease.job_id,
     )

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from outbox import InvalidSubmission, NameRefused, PayloadError, enqueue, enqueue_many
 from outbox.submission import Submission
 from outbox_schemas import Payload
+from support.database import Database
 from support.jobs import Note
 
 
@@ -143,3 +144,13 @@ def test_a_deadline_after_run_at_is_fine_in_any_zone() -> None:
     """Instants are compared, not their local readings."""
     run_at = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=12)))
     assert Submission.of(Note(key="k"), run_at=run_at, deadline=datetime(2030, 1, 1, 1, tzinfo=UTC))
+
+
+def test_autocommit_is_refused(database: Database) -> None:
+    """A connection that commits by itself can't tie a job to its caller's rows, so nothing is written on it."""
+    with database.engine().connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with pytest.raises(NameRefused, match="AUTOCOMMIT"):
+            enqueue(connection, Note(key="k"), schema=database.schema)
+        with pytest.raises(NameRefused, match="AUTOCOMMIT"):
+            enqueue_many(connection, [Note(key="k")], schema=database.schema)
+    assert database.count("jobs") == 0
