@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ settings.load_profile("outbox")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Become the owner of the run's servers, or a client of the owner."""
+    # A run that was started in the background inherits "ignore Ctrl-C", and so would every program that it tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("OUTBOX_") and name not in _KEPT_VARIABLES]:
         del os.environ[name]
     workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -14,12 +15,15 @@ from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
 from outbox.ending import complete_within
 from outbox.link import Link, is_connection_trouble, is_transient
+from outbox.logs import RateLimited
 from outbox.statements import Statements
 from outbox_consumer.book import Entry
 from outbox_consumer.guarded import guarded_session
 from outbox_schemas import LeaseLost, Outcome
 
 __all__ = ["Applier"]
+
+_quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 
 # For deadlocks and serialization failures; a lost connection is tried again for as long as the lease was given for.
 _TRIES = 5
@@ -62,15 +66,27 @@ class Applier:
             time.sleep(backoff.next_s())
 
     def _once(self, entry: Entry, result: Any) -> None:
-        with self._engine.connect() as connection:
+        with self._connection(entry) as connection:
             with connection.begin():
                 if not complete_within(connection, self._statements, entry.lease):
                     raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
                 hit(Barrier.CONSUMER_AFTER_FENCE)
-                with guarded_session(connection, "apply()") as session:
+                with guarded_session(connection, "apply()") as session, entry.job.inside(session):
                     entry.handler.apply(session, entry.job, result)
                 hit(Barrier.CONSUMER_AFTER_APPLY)
             hit(Barrier.CONSUMER_AFTER_COMMIT)
+
+    def _connection(self, entry: Entry) -> sa.Connection:
+        """Take a connection; wait for one for as long as the lease is kept: that others complete is no failure of this
+        attempt.
+        """
+        while True:
+            try:
+                return self._engine.connect()
+            except sa.exc.TimeoutError:
+                if time.monotonic() > entry.trusted_until:
+                    raise
+                _quiet.log(logging.WARNING, "a completion waits for a connection; is pool_size too small?")
 
     def _committed(self, entry: Entry) -> bool:
         """Look whether this very attempt is on record as succeeded: then the refused fence was our own earlier

@@ -6,6 +6,7 @@ expiry does.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ class Entry:
     Attributes:
         ending: its end is decided and on its way to the database, or nothing is to be written any more.
         completing: `apply` runs. Its own fence tells whether the lease held; until then no one else can.
+        ended_at: when that was decided, on the monotonic clock.
         lost: it has been counted as lost.
     """
 
@@ -35,6 +37,7 @@ class Entry:
     trusted_until: float
     started_at: float | None = None
     ending: bool = False
+    ended_at: float = math.inf
     completing: bool = False
     lost: bool = False
 
@@ -42,6 +45,10 @@ class Entry:
     def lease(self) -> Lease:
         """The fence of this attempt."""
         return self.claimed.lease
+
+    def overruns(self, now: float) -> bool:
+        """Tell whether it has started and is past its handler's maximum runtime."""
+        return self.started_at is not None and now - self.started_at > self.handler.max_runtime.total_seconds()
 
 
 class LeaseBook:
@@ -74,6 +81,15 @@ class LeaseBook:
         """Return the held leases."""
         with self._lock:
             return list(self._entries.values())
+
+    def kept(self, now: float) -> list[Entry]:
+        """Return the entries whose leases are to be extended, those included whose end is on its way.
+
+        Nothing past its maximum runtime is: user code that never leaves `handle`, a transaction or `apply` must not
+        keep its job for as long as this process lives. What such a one holds locked is safe from recovery all the same.
+        """
+        with self._lock:
+            return [entry for entry in self._entries.values() if not (entry.lost or entry.overruns(now))]
 
     def lose(self, entry: Entry, reason: str) -> bool:
         """Tell the attempt that its lease is lost; return False if that is known and counted already."""
@@ -119,7 +135,5 @@ class LeaseBook:
             return [
                 entry
                 for entry in self._entries.values()
-                if entry.started_at is not None
-                and not (entry.ending or entry.completing)
-                and now - entry.started_at > entry.handler.max_runtime.total_seconds()
+                if entry.overruns(now) and not (entry.ending or entry.completing)
             ]

@@ -20,13 +20,14 @@ from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
 from outbox.ending import hand_back
 from outbox.leasing import Claimed, Worker, claim, own_claims, refuse
-from outbox.link import Link
+from outbox.link import Link, is_connection_trouble
 from outbox.logs import RateLimited
 from outbox.relaying import release, stray_hints
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.intake import HintSource, Inbox
 from outbox_consumer.registry import Registry
+from outbox_consumer.suspects import Suspects
 
 __all__ = ["Claimer"]
 
@@ -36,6 +37,11 @@ _quiet = RateLimited(log, every_s=10)
 _IDLE_S = 0.25
 _POLL_MIN_S = 0.005
 _POLL_MAX_S = 0.1
+_POLL_GROWTH = 1.2
+# So many rounds may follow each other at once without a claim, as long as each puts refused jobs out of the way.
+_ROUNDS = 200
+# Refusals after which a job stands in nobody's way: it is owed again, for later.
+_MOVED = frozenset({"not_due", "unsupported"})
 _STRAY_AGE_S = 2.0
 _STRAY_EVERY_S = 1.0
 _OVERDUE_S = 3.0
@@ -51,6 +57,7 @@ class Claimer:
         deliver: takes new leases to the slots; they are in the book by then.
         broker_away: whether the broker has been out of reach for long enough to do without.
         trouble: set while claims fail, so that nobody asks for more hints.
+        claim_s: how long a claim may still run on the server after its connection was lost, in seconds.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class Claimer:
         deliver: Callable[[Sequence[Entry]], None],
         broker_away: Callable[[], bool],
         trouble: threading.Event,
+        claim_s: float,
     ) -> None:
         self._link = link
         self._registry = registry
@@ -86,8 +94,9 @@ class Claimer:
         self._broker_away = broker_away
         self._trouble = trouble
         self._stop = threading.Event()
-        self._unresolved: list[UUID] = []
+        self._suspects = Suspects(claim_s)
         self._poll_s = _POLL_MIN_S
+        self._rounds = 0
         self._next_stray_at = 0.0
 
     def stop(self) -> None:
@@ -150,16 +159,17 @@ class Claimer:
             if len(ids) < room:
                 ids.extend(self._release(queue, room - len(ids)))
         ids.extend(self._strays(room - len(ids)))
-        claimed = 0
         if ids:
             hit(Barrier.CONSUMER_BROKERLESS_AFTER_RELEASE)
-            claimed = self._claim(ids)
-            self._counters.add("claimed_without_broker", claimed)
+        claimed, moved = self._claim(ids)
+        self._counters.add("claimed_without_broker", claimed)
+        self._rounds = 0 if claimed else self._rounds + 1
         if claimed:
             self._poll_s = _POLL_MIN_S
-        else:
+        elif not moved or self._rounds >= _ROUNDS:
             self._inbox.wait(self._poll_s, for_hints=True)
-            self._poll_s = min(self._poll_s * 2, _POLL_MAX_S)
+            self._rounds = 0
+            self._poll_s = self._poll_s if ids else min(self._poll_s * _POLL_GROWTH, _POLL_MAX_S)
 
     def _claim_forgotten(self, room: int) -> None:
         """While there is nothing else to do, take jobs that the usual way has left behind: their hints came to nothing,
@@ -167,12 +177,16 @@ class Claimer:
         """
         if time.monotonic() < self._next_stray_at:
             return
-        ids = self._strays(room)
-        for queue in self._queues:
-            if len(ids) < room:
-                ids.extend(self._release(queue, room - len(ids), overdue_s=_OVERDUE_S))
-        claimed = self._claim(ids)
-        self._counters.add("claimed_without_broker", claimed)
+        claimed = moved = 0
+        for _ in range(_ROUNDS):
+            ids = self._strays(room)
+            for queue in self._queues:
+                if len(ids) < room:
+                    ids.extend(self._release(queue, room - len(ids), overdue_s=_OVERDUE_S))
+            claimed, moved = self._claim(ids)
+            self._counters.add("claimed_without_broker", claimed)
+            if claimed or not moved or self._stop.is_set() or len(self._inbox):
+                break
         # More may wait; but what can't be claimed now must not be asked for in a hot loop.
         self._next_stray_at = time.monotonic() + (0.0 if claimed else _STRAY_EVERY_S)
 
@@ -180,47 +194,71 @@ class Claimer:
         now = time.monotonic()
         if room <= 0 or now < self._next_stray_at:
             return []
-        strays = stray_hints(self._link, list(self._queues), age_s=_STRAY_AGE_S, batch=room)
+        strays = stray_hints(
+            self._link, list(self._queues), age_s=_STRAY_AGE_S, batch=room, abilities=self._registry.abilities
+        )
         self._next_stray_at = now if strays else now + _STRAY_EVERY_S
         return strays
 
     def _release(self, queue: str, room: int, *, overdue_s: float = 0) -> list[UUID]:
-        released = release(self._link, queue, batch=room, rehint_after_s=_REHINT_AFTER_S, overdue_s=overdue_s)
+        released = release(
+            self._link,
+            queue,
+            batch=room,
+            rehint_after_s=_REHINT_AFTER_S,
+            overdue_s=overdue_s,
+            abilities=self._registry.abilities,
+        )
         return [hint.job_id for hint in released]
 
-    def _claim(self, ids: Sequence[UUID]) -> int:
-        """Claim, put the leases in the book, and see to what was refused. Return how many were claimed."""
+    def _claim(self, ids: Sequence[UUID]) -> tuple[int, int]:
+        """Claim, put the leases in the book, and see to what was refused. Return how many were claimed, and how many
+        of the others are out of the way now.
+        """
         if not ids:
-            return 0
-        self._unresolved = list(ids)
+            return 0, 0
         asked_at = time.monotonic()
-        claimed = claim(self._link, ids, self._registry.abilities, self._worker)
+        claimed = self._ask_for_leases(ids)
         hit(Barrier.CONSUMER_AFTER_CLAIM)
         entries = [self._entry_of(item, asked_at) for item in claimed]
         self._book.add(entries)
-        self._unresolved = []
         self._counters.add("claimed", len(entries))
         self._deliver(entries)
         taken = {item.lease.job_id for item in claimed}
-        self._refuse([job_id for job_id in dict.fromkeys(ids) if job_id not in taken])
-        return len(entries)
+        self._suspects.settle(taken)
+        return len(entries), self._refuse([job_id for job_id in dict.fromkeys(ids) if job_id not in taken])
 
-    def _refuse(self, ids: Sequence[UUID]) -> None:
+    def _ask_for_leases(self, ids: Sequence[UUID]) -> list[Claimed]:
+        try:
+            return claim(self._link, ids, self._registry.abilities, self._worker, queues=list(self._queues))
+        except psycopg.Error as error:
+            # Any other error is the server's own word that nothing was given.
+            if is_connection_trouble(error):
+                self._suspects.add(ids, time.monotonic())
+            raise
+
+    def _refuse(self, ids: Sequence[UUID]) -> int:
         if not ids:
-            return
-        for refusal in refuse(self._link, ids, self._registry.abilities):
+            return 0
+        refusals = refuse(self._link, ids, self._registry.abilities)
+        for refusal in refusals:
             self._counters.add(f"hints_{refusal.reason}")
+        return sum(refusal.reason in _MOVED for refusal in refusals)
 
     def _resolve(self) -> None:
-        """After a claim whose answer was lost: find the leases that it gave us, and hand them back uncharged."""
-        if not self._unresolved:
+        """After a claim whose answer was lost: find the leases that it gave us, and hand them back uncharged. Asks
+        again until the claim can't be running any more; other claims go on meanwhile.
+        """
+        now = time.monotonic()
+        suspected = self._suspects.due(now)
+        if not suspected:
             return
-        unknown = [
-            lease for lease in own_claims(self._link, self._unresolved, self._worker) if not self._book.holds(lease)
-        ]
+        # A lease in the book came by a claim that was answered.
+        unknown = [lease for lease in own_claims(self._link, suspected, self._worker) if not self._book.holds(lease)]
         if unknown:
             self._counters.add("handed_back", len(hand_back(self._link, unknown)))
-        self._unresolved = []
+        self._suspects.settle(lease.job_id for lease in unknown)
+        self._suspects.asked(now)
 
     def _try_resolve(self) -> None:
         try:

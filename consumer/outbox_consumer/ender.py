@@ -58,15 +58,17 @@ class Ender:
         self._waiting: deque[Ending] = deque()
         # Endings whose row is held by somebody, and when to try each again. Used on the loop's thread only.
         self._aside: list[tuple[float, Ending]] = []
+        self._held: list[Ending] = []
         self._wake = threading.Condition()
         self._stopping = False
 
     def put(self, endings: Sequence[Ending]) -> None:
         """Take endings to write. The second ending of one attempt is ignored: whichever came first stands."""
+        now = time.monotonic()
         with self._wake:
             for item in endings:
                 if not item.entry.ending:
-                    item.entry.ending = True
+                    item.entry.ending, item.entry.ended_at = True, now
                     self._waiting.append(item)
             self._wake.notify()
 
@@ -90,6 +92,7 @@ class Ender:
         for how in How:
             for mine in in_rounds([item for item in batch if item.how is how]):
                 self._write(how, mine)
+        self._tend_held()
         return True
 
     def _next_batch(self) -> list[Ending] | None:
@@ -110,14 +113,24 @@ class Ender:
         now = time.monotonic()
         due = [item for at, item in self._aside if at <= now]
         self._aside = [(at, item) for at, item in self._aside if at > now]
-        due = self._still_worth_it(due)
         free = []
-        for item in [*batch, *due]:
+        for item in [*batch, *self._still_worth_it(due)]:
             if item.entry.job.holds_fence:
-                self._aside.append((now + _ASIDE_S, item))
+                self._held.append(item)
             else:
                 free.append(item)
         return free
+
+    def _tend_held(self) -> None:
+        """Set aside what holds its own fence. After a lease's time one such end a turn is tried nevertheless, alone and
+        within the lock timeout: the server may have ended that transaction long ago, unknown to its thread.
+        """
+        held, self._held = self._held, []
+        now = time.monotonic()
+        overdue = next((item for item in held if now - item.entry.ended_at > item.entry.lease.lease_s), None)
+        self._aside += [(now + _ASIDE_S, item) for item in held if item is not overdue]
+        if overdue is not None:
+            self._write(overdue.how, [overdue])
 
     def _write(self, how: How, endings: list[Ending]) -> None:
         backoff = Backoff(base_s=0.05, cap_s=2.0)

@@ -9,10 +9,12 @@ from uuid import UUID
 
 from outbox.ending import Failure
 from outbox_consumer.book import Entry
+from outbox_consumer.errors import RetryableError
 from outbox_consumer.failures import failure_of, is_terminal, least_wait_s
+from outbox_consumer.retry import plain
 from outbox_schemas import Outcome
 
-__all__ = ["COUNTERS", "OUTCOMES", "Ending", "How", "ending_for", "in_rounds"]
+__all__ = ["COUNTERS", "OUTCOMES", "Ending", "How", "ending_for", "in_rounds", "overrun_ending"]
 
 log = logging.getLogger("outbox.consumer")
 
@@ -63,6 +65,18 @@ def ending_for(entry: Entry, error: BaseException) -> Ending:
     if is_terminal(error) or _exhausted(entry):
         return Ending(entry, How.FAIL, failure)
     return Ending(entry, How.RETRY, failure, _wait_s(entry, error))
+
+
+def overrun_ending(entry: Entry, reason: str) -> Ending:
+    """Decide what follows an attempt that ran too long, by the fields of its policy alone: this runs on a thread that
+    every lease of the process depends on, so no subclass's code may.
+    """
+    policy = plain(entry.handler.retry)
+    failure = failure_of(RetryableError(reason, code="max_runtime_exceeded"))
+    charged = entry.claimed.charged
+    if policy.exhausted(charged, entry.claimed.max_attempts):
+        return Ending(entry, How.FAIL, failure)
+    return Ending(entry, How.RETRY, failure, policy.wait_s(charged))
 
 
 def _exhausted(entry: Entry) -> bool:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from string import whitespace
 from typing import Any
 
 import sqlalchemy as sa
-from psycopg.pq import TransactionStatus
+from psycopg import Rollback
+from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-__all__ = ["ends_transaction", "guarded_session"]
+__all__ = ["ends_transaction", "guarded_session", "may_be_several"]
 
 # ROLLBACK TO, RELEASE and SAVEPOINT stay allowed: begin_nested() needs them.
 _ENDING = re.compile(
@@ -27,10 +29,33 @@ _ENDING = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+_SYNTAX_ERROR = b"42601"
+
 
 def ends_transaction(statement: str) -> bool:
     """Tell whether a statement begins or ends a transaction. Pure; looks at the first word alone."""
     return _ENDING.match(statement) is not None
+
+
+def may_be_several(statement: str) -> bool:
+    """Tell whether a text might hold more than one statement; a semicolon may as well stand in a literal. Pure."""
+    return ";" in statement.rstrip(";" + whitespace)
+
+
+def _is_several(driver: Any, statement: str) -> bool:
+    """Have the server parse a text, and tell whether it holds more than one statement or none that can be read.
+
+    Its own parser can't be deceived by quotes, comments and function bodies. Several statements in one text are what
+    its extended protocol refuses; a savepoint keeps the refusal from the transaction.
+    """
+    if driver.info.transaction_status is not TransactionStatus.INTRANS:
+        return True  # after an error: nothing that would run now is worth the doubt
+    with driver.transaction():
+        result = driver.pgconn.prepare(b"", statement.encode(driver.info.encoding))
+        several: bool = result.error_field(DiagnosticField.SQLSTATE) == _SYNTAX_ERROR
+        if result.status is not ExecStatus.COMMAND_OK:
+            raise Rollback
+    return several
 
 
 @contextmanager
@@ -54,9 +79,14 @@ def guarded_session(connection: sa.Connection, where: str) -> Iterator[Session]:
 
 @contextmanager
 def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
-    def on_statement(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def on_statement(_connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         if ends_transaction(statement):
             raise RuntimeError(f"{where} may not begin or end a transaction; use session.begin_nested() for a part")
+        # With parameters the driver uses the extended protocol by itself.
+        if not parameters and may_be_several(statement):
+            sent = statement if parameters is None else statement.replace("%%", "%")
+            if _is_several(cursor.connection, sent):
+                raise RuntimeError(f"{where} may not run several statements in one text; run them one by one")
 
     refused = False
 

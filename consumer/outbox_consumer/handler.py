@@ -32,7 +32,8 @@ class BaseHandler(Generic[P]):
             the process, short enough for recovery: a killed worker's job runs elsewhere after the rest of it. 1 s to
             1 day.
         max_runtime: a handler that is still running after this loses its job, heartbeat or not. A thread can't be
-            ended from outside: it keeps its slot until it returns, while the job goes on elsewhere.
+            ended from outside: it keeps its slot until it returns, while the job goes on elsewhere. An open
+            `job.transaction()` or `apply` is not interrupted; the job goes on elsewhere once the server has ended it.
         versions: the payload versions that this class can read; default: the payload class's own. Others are left to
         other consumers.
         handler_version: what the history shows; raise it with each change of meaning.

@@ -77,8 +77,7 @@ class Heart:
         self._link.close()
 
     def _beat(self) -> None:
-        # What is ending is kept, too: its end may have to wait for the database.
-        entries = [entry for entry in self._book.entries() if not entry.lost]
+        entries = self._book.kept(time.monotonic())
         for start in range(0, len(entries), _CHUNK):
             self._beat_chunk(entries[start : start + _CHUNK])
 

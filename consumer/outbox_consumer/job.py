@@ -67,6 +67,7 @@ class Job:
         self._statements = statements
         self._applying = False
         self._open = 0
+        self._here = threading.local()
         self._lock = threading.Lock()
 
     def check(self) -> None:
@@ -96,19 +97,18 @@ class Job:
         if self._applying:
             raise RuntimeError("job.transaction() in apply() would wait for apply's own lock; use the session given")
         with self._engine.connect() as connection, self._counted(), connection.begin():
-            if not hold_fence(connection, self._statements, self._lease):
-                self.mark_lost("the lease is no longer held")
-                raise LeaseLost(self.id, self.attempt, refused=True)
-            with guarded_session(connection, "job.transaction()") as session:
+            self._pass_fence(connection)
+            with guarded_session(connection, "job.transaction()") as session, self.inside(session):
                 yield session
 
     def save_checkpoint(self, session: Session, name: str, value: Any) -> None:
-        """Keep a JSON value for later attempts; `session` is the one of `transaction()`, so that it commits with the
-        work it claims.
+        """Keep a JSON value for later attempts; `session` is the one of `transaction()` or of `apply`, so that it
+        commits with the work it claims.
 
         Raises:
             PayloadError: JSON can't hold the value exactly, or it is larger than 64 KiB.
             LeaseLost: the lease is no longer owned; nothing was written.
+            RuntimeError: called from `apply` with a session of one's own, which would wait for apply's own lock.
         """
         check_name("checkpoint", name)
         check_exact(value, "checkpoint")
@@ -117,17 +117,46 @@ class Job:
             raise PayloadError(
                 "checkpoint", f"has {len(text)} bytes; {_CHECKPOINT_BYTES} are allowed: store a reference"
             )
-        if not hold_fence(session.connection(), self._statements, self._lease):
-            self.mark_lost("the lease is no longer held")
-            raise LeaseLost(self.id, self.attempt, refused=True)
+        connection = session.connection()
+        if connection is not self._inside_of():
+            self._pass_fence(connection)
         parameters = {"job_id": self.id, "name": name, "attempt": self.attempt, "value": text}
-        self._statements.run_within(session.connection(), "save_checkpoint", parameters)
+        self._statements.run_within(connection, "save_checkpoint", parameters)
 
     def load_checkpoint(self, name: str) -> Any:
-        """Return what an earlier attempt (or this one) kept under `name`, or None."""
-        with self._engine.connect() as connection:
-            rows = self._statements.run_within(connection, "load_checkpoint", {"job_id": self.id, "name": name})
+        """Return what an earlier attempt (or this one) kept under `name`, or None. Inside `transaction()` and `apply`
+        it reads there, and so sees what has just been saved.
+        """
+        parameters = {"job_id": self.id, "name": name}
+        connection = self._inside_of()
+        if connection is not None:
+            rows = self._statements.run_within(connection, "load_checkpoint", parameters)
+        else:
+            with self._engine.connect() as connection:
+                rows = self._statements.run_within(connection, "load_checkpoint", parameters)
         return json.loads(rows[0].value) if rows else None
+
+    @contextmanager
+    def inside(self, session: Session) -> Iterator[None]:
+        """Take `session`, whose transaction has passed the fence, for this thread's own. For the runtime."""
+        before, self._here.connection = self._inside_of(), session.connection()
+        try:
+            yield
+        finally:
+            self._here.connection = before
+
+    def _inside_of(self) -> sa.Connection | None:
+        """Return the connection of the fenced transaction that this thread is in. One taken from the pool besides would
+        be waited for in vain where the pool is small.
+        """
+        return getattr(self._here, "connection", None)
+
+    def _pass_fence(self, connection: sa.Connection) -> None:
+        if self._applying:
+            raise RuntimeError("job.save_checkpoint() in apply() needs the session given; another would wait for it")
+        if not hold_fence(connection, self._statements, self._lease):
+            self.mark_lost("the lease is no longer held")
+            raise LeaseLost(self.id, self.attempt, refused=True)
 
     @property
     def holds_fence(self) -> bool:

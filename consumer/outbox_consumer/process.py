@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Sequence
-from types import FrameType, TracebackType
-from typing import Self
 
 from outbox.settings import Settings, load
+from outbox.signals import counted_signals
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry, load_handlers
 
@@ -46,15 +44,15 @@ def run_consumer(
     registry = load_handlers(names) if not instances else Registry([*instances, *_instances(names)])
     stop = stop or threading.Event()
     consumer = Consumer(settings or load(), registry)
-    with _Signals() as signals:
+    with counted_signals() as requests:
         consumer.start()
-        while not (stop.wait(_WATCH_S) or signals.count or consumer.died.is_set()):
+        while not (stop.wait(_WATCH_S) or requests.count or consumer.died.is_set()):
             pass
         # Whoever shares this event learns of a signal, too. Not in the signal's own handler: it may have interrupted
         # this thread while it holds the event's lock.
         stop.set()
         log.info("consumer stopping", extra={"running": consumer.running()})
-        finished = consumer.drain(consumer.settings.consumer.grace_s, lambda: signals.count > 1)
+        finished = consumer.drain(consumer.settings.consumer.grace_s, lambda: requests.count > 1)
         if not finished:
             log.warning("work was let go; its leases expire by themselves", extra={"running": consumer.running()})
         consumer.close(quick=not finished)
@@ -63,26 +61,3 @@ def run_consumer(
 
 def _instances(names: Sequence[str]) -> list[AnyHandler]:
     return load_handlers(names).handlers() if names else []
-
-
-class _Signals:
-    """Counts SIGTERM and SIGINT. On another thread than the main one it does nothing."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)  # type: ignore[arg-type]
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.count += 1

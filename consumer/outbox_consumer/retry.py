@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from outbox.backoff import ceiling
 from outbox_schemas import HandlerError
 
-__all__ = ["RetryPolicy"]
+__all__ = ["RetryPolicy", "plain"]
 
 _MAX_ATTEMPTS = 10_000
 _MAX_CAP = timedelta(days=30)
@@ -65,3 +65,18 @@ class RetryPolicy:
         first claim.
         """
         return charged >= max_attempts
+
+
+def plain(policy: RetryPolicy) -> RetryPolicy:
+    """Return the policy that the fields of `policy` describe, without running anything that a subclass overrides.
+
+    Fields that a subclass left out or out of bounds give the default policy.
+    """
+    if type(policy) is RetryPolicy:
+        return policy
+    try:
+        # Past the subclass: it may have put a property in front of a field.
+        own = vars(RetryPolicy)
+        return RetryPolicy(**{field.name: own[field.name].__get__(policy) for field in fields(RetryPolicy)})
+    except (AttributeError, TypeError, HandlerError):
+        return RetryPolicy()

@@ -21,8 +21,7 @@ from outbox_consumer.claiming import Claimer
 from outbox_consumer.connections import Connections
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
-from outbox_consumer.endings import Ending, How, ending_for
-from outbox_consumer.errors import RetryableError
+from outbox_consumer.endings import Ending, How, overrun_ending
 from outbox_consumer.governor import Governor
 from outbox_consumer.handler import AsyncHandler
 from outbox_consumer.heart import Heart, Watch
@@ -44,6 +43,9 @@ _CLOSE_S = 5.0
 _QUICK_CLOSE_S = 1.0
 _LOOK_S = 0.05
 _END_LOCK_S = 2.0
+_CLAIM_STATEMENT_S = 15.0
+# For what a cut connection still carries, and for a commit, which no time limit of a statement bounds.
+_CLAIM_MARGIN_S = 15.0
 
 
 class Consumer:
@@ -198,7 +200,7 @@ class Consumer:
 
     def _make_claimer(self) -> Claimer:
         return Claimer(
-            self._connections.link("claim"),
+            self._connections.link("claim", statement_s=_CLAIM_STATEMENT_S),
             self._registry,
             worker_identity(),
             queues=self._queues,
@@ -212,6 +214,7 @@ class Consumer:
             deliver=self._deliver,
             broker_away=self.broker_away,
             trouble=self._trouble,
+            claim_s=_CLAIM_STATEMENT_S + _CLAIM_MARGIN_S,
         )
 
     def _make_loops(self) -> dict[str, Loop]:
@@ -250,7 +253,7 @@ class Consumer:
 
     def _overrun(self, entry: Entry) -> None:
         reason = f"the attempt ran longer than the handler's max_runtime ({entry.handler.max_runtime})"
-        self._ender.put([ending_for(entry, RetryableError(reason, code="max_runtime_exceeded"))])
+        self._ender.put([overrun_ending(entry, reason)])
         entry.job.mark_lost(reason)
         self._cancel(entry)
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from typing import Protocol
 
 import psycopg
 
@@ -23,6 +24,13 @@ _quiet = RateLimited(log, every_s=10)
 
 _EVERY_S = 0.5
 _RARELY_S = 5.0
+_BATCH = 500
+# So many full batches may follow each other before the loop looks up.
+_BATCHES = 20
+
+
+class _Transition(Protocol):
+    def __call__(self, link: Link, *, batch: int) -> Sized: ...
 
 
 class Timekeeper:
@@ -47,11 +55,17 @@ class Timekeeper:
             if not self._alone() and time.monotonic() - kept_at < _RARELY_S:
                 continue
             try:
-                recover_leases(self._link)
-                expire_deadlines(self._link)
+                self._repeat(recover_leases)
+                self._repeat(expire_deadlines)
                 kept_at = time.monotonic()
                 backoff.reset()
             except psycopg.Error as error:
                 pause_s = backoff.next_s()
                 _quiet.log(logging.WARNING, "keeping time failed; trying again", exc_info=error)
         self._link.close()
+
+    def _repeat(self, transition: _Transition) -> None:
+        """Move a batch, and go on at once while batches are full."""
+        for _ in range(_BATCHES):
+            if self._stop.is_set() or len(transition(self._link, batch=_BATCH)) < _BATCH:
+                return

@@ -137,8 +137,8 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # pika tells each step of a connection at INFO; what matters of it is told by our own events.
-    logging.getLogger("pika").setLevel(max(level, logging.WARNING))
+    # pika reports each failed attempt several times with tracebacks, without limit; our own events tell it once.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
 def _instant(record: logging.LogRecord) -> str:

@@ -16,12 +16,13 @@ from outbox.keeping import expire_deadlines, recover_leases
 from outbox.link import Link, is_connection_trouble
 from outbox.relaying import overdue_queues, recover_hints
 from outbox.settings import RelaySettings
+from outbox.trouble import Trouble
 from outbox_relay.counters import Counters
-from outbox_relay.trouble import Trouble
 from outbox_schemas import JobState
 
 __all__ = ["Depths", "Keeper", "hint_step", "time_steps"]
 
+LOGGER = "outbox.relay"
 BATCH = 500
 HINT_BATCH = 1000
 # After so many full batches the other steps get their turn.
@@ -61,7 +62,7 @@ class Keeper:
         self, name: str, link: Link, steps: Sequence[Step], settings: RelaySettings, *, stop: threading.Event
     ) -> None:
         self._link = link
-        self._steps = [(step, Trouble(name, settings.connect_backoff_max_s)) for step in steps]
+        self._steps = [(step, Trouble(name, settings.connect_backoff_max_s, logger=LOGGER)) for step in steps]
         self._every_s = settings.sweep_every_s
         self._stop = stop
 

@@ -14,12 +14,13 @@ from collections.abc import Callable
 
 from outbox.link import Link
 from outbox.settings import Settings, load
+from outbox.signals import Requests, counted_signals
 from outbox.statements import statements_for
+from outbox.trouble import Fault, fault_of, reason_of
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, hint_step, time_steps
 from outbox_relay.release_loop import ReleaseLoop
-from outbox_relay.signals import Requests, counted_signals
 
 __all__ = ["run"]
 
@@ -128,7 +129,11 @@ class _Relay:
             try:
                 loop.hand_back()
             except Exception as error:
-                log.warning("hints could not be handed back; they are found again later", exc_info=error)
+                log.warning(
+                    "hints could not be handed back; they are found again later",
+                    extra={"reason": reason_of(error)},
+                    exc_info=error if fault_of(error) is Fault.UNKNOWN else None,
+                )
             link.close()
 
         return live

@@ -16,10 +16,10 @@ from outbox.barriers import Barrier, hit
 from outbox.link import Link, is_transient
 from outbox.relaying import DueQueue, ReleasedHint, due_queues, release, unrelease
 from outbox.settings import RelaySettings
+from outbox.trouble import Trouble
 from outbox_relay.counters import Counters
 from outbox_relay.messages import Outcome, Settled
 from outbox_relay.pacing import OweAgain, Polling, owe_again, room
-from outbox_relay.trouble import Trouble
 
 __all__ = ["Publishing", "ReleaseLoop"]
 
@@ -79,7 +79,7 @@ class ReleaseLoop:
         self._stop = stop
         self._wake = wake
         self._polling = Polling(settings.poll_min_s, settings.poll_max_s)
-        self._trouble = Trouble("release", settings.connect_backoff_max_s)
+        self._trouble = Trouble("release", settings.connect_backoff_max_s, logger="outbox.relay")
         # Bounded by the window: nothing more is released while something waits here.
         self._owed_back: deque[OweAgain] = deque()
         self._turn = 0

@@ -92,6 +92,8 @@ ENDINGS = {
     "raw COMMIT": lambda session: session.execute(sa.text("  /* now */ commit")),
     "raw ROLLBACK": lambda session: session.execute(sa.text("ROLLBACK")),
     "hidden ROLLBACK": lambda session: session.execute(sa.text("SELECT 1; ROLLBACK")),
+    "COMMIT behind another": lambda session: session.execute(sa.text("SELECT ';', 5 % 2; COMMIT; BEGIN")),
+    "COMMIT behind a quote": lambda session: session.execute(sa.text(r"SELECT E'\'' /* ' */; COMMIT; BEGIN")),
     "swallowed error": swallow,
 }
 

@@ -131,7 +131,7 @@ def test_two_thousand_jobs_leave_nothing_behind(desk: Desk) -> None:
     until(lambda: running.held() == 0 and consumer.running() == 0)
     assert running.counted("retried") == 200
     assert len(consumer._inbox) == 0
-    assert consumer._claimer._unresolved == []
+    assert len(consumer._claimer._suspects) == 0
     assert (len(consumer._ender._waiting), consumer._ender._aside) == (0, [])
     for slots in consumer._slots.values():
         assert slots.load() == 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+import sqlalchemy as sa
 
 from outbox_consumer.daemons import DaemonExecutor
-from outbox_consumer.guarded import ends_transaction
+from outbox_consumer.guarded import ends_transaction, guarded_session, may_be_several
+from support.database import Database
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,40 @@ def test_statements_that_end_a_transaction(statement: str) -> None:
 def test_statements_that_do_not(statement: str) -> None:
     """Savepoints, and words that only look alike, pass."""
     assert not ends_transaction(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [("SELECT 1", False), ("SELECT 1; ;\n", False), ("SELECT ';'", True), ("SELECT 1; SELECT 2", True)],
+)
+def test_texts_that_might_hold_several_statements(statement: str, expected: bool) -> None:
+    """A semicolon at the end is nothing; anywhere else the server is asked."""
+    assert may_be_several(statement) is expected
+
+
+def test_semicolons_within_one_statement_pass(database: Database) -> None:
+    """Literals, comments and bodies may hold semicolons; an error stays the error that it was."""
+    with database.engine().connect() as connection, connection.begin(), guarded_session(connection, "here") as session:
+        session.execute(sa.text("SELECT 1"))  # as the fence does: only now the transaction has begun
+        assert session.execute(sa.text("SELECT 'a;b', 5 % 2 /* ; */ -- ; c")).one() == ("a;b", 1)
+        session.execute(sa.text("DO $$ BEGIN PERFORM 1; END $$;"))
+        session.execute(sa.text("CREATE TABLE public.here (note text); "))
+        session.execute(sa.text("INSERT INTO public.here VALUES ('x;' || :note)"), {"note": "y;z"})
+        session.connection().exec_driver_sql("UPDATE public.here SET note = note || ';'")
+        with pytest.raises(sa.exc.ProgrammingError, match="nowhere"), session.begin_nested():
+            session.execute(sa.text("SELECT ';' FROM nowhere"))
+        assert session.execute(sa.text("SELECT note FROM public.here")).scalar_one() == "x;y;z;"
+
+
+def test_several_statements_are_refused_after_an_error_too(database: Database) -> None:
+    """What follows a database error may not smuggle an end in behind a savepoint's name."""
+    with database.engine().connect() as connection, connection.begin(), guarded_session(connection, "here") as session:
+        session.execute(sa.text("SAVEPOINT a"))
+        with pytest.raises(sa.exc.DBAPIError):
+            session.execute(sa.text("SELECT 1 / 0"))
+        with pytest.raises(RuntimeError, match="several statements"):
+            session.execute(sa.text("ROLLBACK TO a; COMMIT; BEGIN"))
+        session.execute(sa.text("ROLLBACK TO a"))
 
 
 def test_daemon_executor_runs_at_most_its_size_and_leaves_no_thread_to_wait_for() -> None:

@@ -104,6 +104,19 @@ def test_overrun_counts_from_the_start_and_never_during_the_end() -> None:
     assert book.overrunning(10.1) == []
 
 
+def test_leases_are_extended_until_they_are_lost_or_past_their_runtime() -> None:
+    """What is ending or completing is kept, too, but nothing for longer than its handler may run."""
+    book, entries = LeaseBook(), [entry() for _ in range(4)]
+    book.add(entries)
+    waiting, ending, completing, lost = entries
+    for one in (ending, completing, lost):
+        one.started_at = 0.0
+    ending.ending = completing.completing = True
+    book.lose(lost, "gone")
+    assert book.kept(10.0) == [waiting, ending, completing]
+    assert book.kept(10.1) == [waiting]
+
+
 def test_check_distrusts_by_itself() -> None:
     """`job.check()` needs no other thread to notice that the lease may be over."""
     one = entry(trusted_until=0.0)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 
 from outbox_consumer import RetryableError, TerminalError
+from outbox_consumer.suspects import Suspects
 from support.answer_proxy import AnswerProxy
 from support.consuming import Desk, handler, through
 from support.database import Database
 from support.invariants import check_invariants
+from support.proxy import Proxy
 from support.waiting import until
 
 
@@ -97,6 +100,43 @@ def test_batched_end_whose_answer_is_lost_is_found_out(desk: Desk, proxy: Answer
     assert running.counted("stale_writes_refused") == 0
     assert desk.outcomes(job_id) == outcomes
     assert check_invariants(desk.database) == []
+
+
+def test_claim_that_takes_effect_after_its_connection_is_lost_is_found(desk: Desk, db_proxy: Proxy) -> None:
+    """A claim that the server finishes after the cut is asked about until it shows; others are claimed meanwhile."""
+    stranger = desk.database.connect(autocommit=False)
+    ids = desk.submit("a", "b")
+    stranger.execute(desk.database.sql("SELECT 1 FROM {s}.jobs FOR UPDATE"))
+    running = desk.start(handler(lease=60), database_url=through(desk.database.url, db_proxy.port))
+    waiting = """SELECT 1 FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE '%/claim' AND wait_event_type = 'Lock'"""
+    until(lambda: desk.database.count(waiting) == 1)
+    db_proxy.cut()
+    desk.submit("c")
+    desk.done(1, timeout_s=3)
+    assert desk.database.count(waiting) == 1
+    stranger.rollback()
+    desk.done(3, timeout_s=5)
+    assert [desk.outcomes(job_id) for job_id in ids] == [["handed_back", "succeeded"]] * 2
+    until(lambda: running.counted("succeeded") == 3)
+    assert running.counted("handed_back") == 2
+    assert check_invariants(desk.database) == []
+
+
+def test_suspects_are_asked_about_now_and_then_until_their_time_is_over() -> None:
+    """Jobs are asked about at once, then every second, and dropped when settled or when their time is over."""
+    suspects = Suspects(for_s=3.0)
+    found, forgotten = uuid4(), uuid4()
+    suspects.add([found, forgotten], 10.0)
+    assert set(suspects.due(10.0)) == {found, forgotten}
+    suspects.asked(10.0)
+    assert suspects.due(10.9) == []
+    assert set(suspects.due(11.0)) == {found, forgotten}
+    suspects.settle([found])
+    suspects.asked(12.9)
+    assert suspects.due(14.0) == [forgotten]
+    suspects.asked(14.0)
+    assert len(suspects) == 0
 
 
 def test_claim_whose_answer_is_lost_is_handed_back_uncharged(desk: Desk, proxy: AnswerProxy) -> None:

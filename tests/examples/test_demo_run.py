@@ -2,14 +2,22 @@
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pika
 import psycopg
 import pytest
+from pika.exceptions import ChannelClosedByBroker
+
+from outbox.amqp.parameters import connection_parameters
+from outbox.urls import amqp_parameters
+from outbox_schemas.topology import broker_queue
+from statements.payloads import RenderStatement
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = """
@@ -71,6 +79,19 @@ def test_without_a_broker(postgres_server: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_found_broker_is_not_stopped_and_keeps_nothing(postgres_server: str, rabbitmq_server: str) -> None:
+    """With servers that were only found, the result says which fault was left out, and no queue is left behind."""
+    token = secrets.token_hex(4)
+    program = f"from statements.demo import stage\nstage.secrets.token_hex = lambda _: {token!r}\n{PROGRAM}"
+    result, events = _result(_start(program, OUTBOX_DATABASE_URL=postgres_server, OUTBOX_AMQP_URL=rabbitmq_server))
+    assert (result["lost"], result["duplicated"]) == (0, 0), events
+    assert result["skipped"] == ["the broker's restart, because the broker was not started here"]
+    queue = broker_queue(f"outbox-demo-{token}", RenderStatement.queue)
+    assert not _is_there(rabbitmq_server, queue)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_leaves_nothing(postgres_server: str, rabbitmq_server: str, number: int) -> None:
@@ -88,6 +109,17 @@ def test_interrupted_run_leaves_nothing(postgres_server: str, rabbitmq_server: s
     with psycopg.connect(postgres_server) as connection:
         left = connection.execute("SELECT 1 FROM pg_database WHERE datname LIKE %s", [f"outbox_demo_{demo.pid}_%"])
         assert left.fetchall() == []
+
+
+def _is_there(amqp_url: str, queue: str) -> bool:
+    connection = pika.BlockingConnection(connection_parameters(amqp_parameters(amqp_url), name="test"))
+    try:
+        connection.channel().queue_declare(queue, passive=True)
+    except ChannelClosedByBroker:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def _running() -> dict[int, int]:

@@ -118,7 +118,7 @@ def test_the_level_is_the_settings() -> None:
     """Events below the level are left out, and pika's chatter with them."""
     log, stream = logged("text", "info")
     log.debug("quiet")
-    logging.getLogger("pika").info("chatter")
+    logging.getLogger("pika").error("chatter")
     log.info("heard")
     assert stream.getvalue().count("\n") == 1
 

@@ -45,14 +45,16 @@ def pause_a_consumer(show: Director) -> None:
     show.say(f"SIGCONT {victim.name}: others have finished its jobs, its own late results must change nothing")
 
 
-def restart_the_broker(show: Director) -> None:
-    """Stop the broker while jobs flow, see new ones finished without it, and start it again."""
+def restart_the_broker(show: Director) -> str | None:
+    """Stop the broker while jobs flow, see new ones finished without it, and start it again.
+
+    Returns why it was left out, or None.
+    """
     broker = show.stage.broker
     if broker is None:
-        return
+        return "the broker's restart, because there is no broker"
     if not broker.private:
-        show.say("the broker was not started here, so it is not stopped here")
-        return
+        return "the broker's restart, because the broker was not started here"
     show.during(broker.stop, "the broker to stop")
     show.say("the broker is down")
     known = {item.job_id for item in list(show.load.accepted)}
@@ -65,6 +67,7 @@ def restart_the_broker(show: Director) -> None:
     show.say(f"{since()} statements asked for since then are finished, straight from PostgreSQL")
     show.during(broker.start, "the broker to start again")
     show.say("the broker is back")
+    return None
 
 
 def _freeze_with_leases(show: Director, victim: Process) -> frozenset[UUID]:

@@ -16,6 +16,7 @@ from statements.database import open_engine
 from statements.demo import faults
 from statements.demo.director import Director
 from statements.demo.evidence import gather
+from statements.demo.found import check_found
 from statements.demo.load import Load, keys
 from statements.demo.observe import Observer
 from statements.demo.plan import DemoError, Plan
@@ -35,9 +36,11 @@ _SCENES = (
 def run(*, quiet: bool = False, plan: Plan | None = None) -> Verdict:
     """Run the demonstration; `quiet` keeps standard output free of it.
 
-    Raises DemoError when it could not be carried out, NoServer when it has nothing to run on, and
-    KeyboardInterrupt on SIGINT or SIGTERM. Everything that was started has ended by then.
+    Raises DemoError when it could not be carried out, NoServer when it has nothing to run on (a broker that the
+    environment names and that can't be used counts), SettingsError when an address in the environment can't be read,
+    and KeyboardInterrupt on SIGINT or SIGTERM. Everything that was started has ended by then.
     """
+    check_found()
     with _terminable(), Screen(quiet=quiet) as screen:
         verdict = _perform(plan or Plan(), screen)
         screen.show(verdict)
@@ -78,17 +81,21 @@ def _scenes(show: Director) -> Verdict:
     show.say(f"running: {names}")
     show.say(f"asking for {plan.statements} statements, each twice at the same moment")
     show.load.start()
+    skipped: list[str] = []
     for scene, begin, end in _SCENES:
         show.load.allow(plan.share(end))
         _await_succeeded(show, plan.share(begin))
-        scene(show)
+        reason = scene(show)
+        if reason is not None:
+            show.say(f"skipped: {reason}")
+            skipped.append(reason)
     show.load.allow(plan.statements)
     show.wait_for(lambda _: show.load.done(), "every request to be answered", plan.drain_s)
     show.say("every request is answered")
     show.wait_for(lambda now: now.ended >= plan.statements, "every job to end", plan.drain_s)
     show.say("every job has ended; stopping the processes, then checking")
     show.during(show.stage.stop_processes, "the processes to stop")
-    return judge(gather(show.observer, show.load, show.stage))
+    return replace(judge(gather(show.observer, show.load, show.stage)), skipped=skipped)
 
 
 def _await_succeeded(show: Director, enough: int) -> None:

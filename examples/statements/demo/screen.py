@@ -87,6 +87,8 @@ class Screen:
             colour = "" if not wrong else "bold green" if value == 0 else "bold red"
             table.add_row(Text(name, colour), Text(str(value), colour))
         self._console.print(table)
+        for reason in verdict.skipped:
+            self._console.print(escape(f"skipped: {reason}"), style="yellow")
         for problem in verdict.problems[:20]:
             self._console.print(escape(problem))
         self._console.print(f"{self.elapsed_s:.0f} seconds", style="dim")

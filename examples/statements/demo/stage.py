@@ -15,6 +15,7 @@ from outbox.servers import NoBroker, Postgres, RabbitMQ, postgres, rabbitmq
 from outbox.servers.instance import Instance, tail
 from outbox.settings import load
 from outbox_schemas.topology import broker_queue
+from statements.demo.found import usable
 from statements.demo.plan import DemoError, Plan
 from statements.demo.tidy import delete_queue
 from statements.payloads import RenderStatement
@@ -138,7 +139,7 @@ def open_stage(plan: Plan, say: Say) -> Iterator[Stage]:
     with ExitStack() as servers, ExitStack() as ours:
         with ThreadPoolExecutor(2) as pool:  # a broker takes seconds to start; the database need not wait
             broker = pool.submit(_find_broker, servers, prefix, say)
-            server = pool.submit(servers.enter_context, postgres(log=say)).result()
+            server = usable(pool.submit(servers.enter_context, postgres(log=say)).result())
             name = f"outbox_demo_{os.getpid()}_{secrets.token_hex(3)}"
             url = server.create_database(name)
             ours.callback(_drop, server, name, say)

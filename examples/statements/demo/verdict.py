@@ -59,6 +59,8 @@ class Verdict:
     duplicated: int
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Faults that this run did without, each with the reason."""
 
     @property
     def ok(self) -> bool:

@@ -9,7 +9,8 @@ from sqlalchemy import func, select
 from outbox.cli.failures import FAILED
 from outbox.cli.output import is_json, json_option, load_settings, show
 from outbox.masking import printable
-from outbox.migrations import SchemaCheck, Upgrade, check_schema, sql_script, upgrade_database
+from outbox.migrations import MigrationError, SchemaCheck, Upgrade, check_schema, head, sql_script, upgrade_database
+from outbox.migrations.revisions import pending
 from outbox.migrations.upgrading import ENGINE_OPTIONS
 
 LINE_LIMIT = 500
@@ -24,14 +25,25 @@ def _schema_option(command: F) -> F:
     return option(command)
 
 
+def _known(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return the revision's number; refuse one that this release doesn't know before a server is asked."""
+    if value is not None:
+        try:
+            pending(None, value)
+        except MigrationError as error:
+            raise click.BadParameter(str(error)) from error
+    return head() if value == "head" else value
+
+
 @click.group()
+@json_option
 def db() -> None:
     """Create, upgrade and compare the tables."""
 
 
 @db.command()
 @_schema_option
-@click.option("--revision", default="head", show_default=True, help="How far to go; never back.")
+@click.option("--revision", default="head", show_default=True, callback=_known, help="How far to go; never back.")
 @click.option(
     "--wait",
     "wait_s",
@@ -96,8 +108,10 @@ def check(ctx: click.Context, schema_name: str | None) -> None:
 
 @db.command()
 @_schema_option
-@click.option("--revision", default="head", show_default=True, help="The revision to reach.")
-@click.option("--since", metavar="REVISION", help="The revision that the database is at. [default: nothing]")
+@click.option("--revision", default="head", show_default=True, callback=_known, help="The revision to reach.")
+@click.option(
+    "--since", metavar="REVISION", callback=_known, help="The revision that the database is at. [default: nothing]"
+)
 @json_option
 def sql(schema_name: str | None, revision: str, since: str | None) -> None:
     """Print the DDL as a script for psql; needs no database."""

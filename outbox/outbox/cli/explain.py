@@ -9,6 +9,10 @@ from outbox_schemas import ENDED, JobState, JobView, OwedView, Phase
 
 __all__ = ["span", "waits_for"]
 
+# As the statement that gives hints back writes them.
+NO_HANDLER = "no handler here for its kind and version"
+NOT_DUE = "not due"
+
 
 def waits_for(job: JobView, now: datetime) -> str:
     """Return what `job` waits for at `now`, the database's time."""
@@ -49,17 +53,34 @@ def _ended(job: JobView) -> str:
 
 def _owed(owed: OwedView, now: datetime) -> str:
     ahead = (owed.due_at - now).total_seconds()
-    if ahead > 0:
+    reason = _reason(owed)
+    if ahead > 0 and reason is None:
         return f"its time: ready, due in {span(ahead)}"
-    return f"the relay: owed, a hint goes out next (due for {span(-ahead)})"
+    if ahead > 0:
+        who = "a consumer that can run it" if owed.last_error == NO_HANDLER else "the relay"
+        return f"{who}: {reason}; offered again in {span(ahead)}"
+    return f"the relay: owed, a hint goes out next (due for {span(-ahead)})" + _before(reason)
+
+
+def _reason(owed: OwedView) -> str | None:
+    """Return why the last hint came to nothing; one that only came too early says nothing about what is awaited."""
+    if owed.last_error is None or owed.last_error == NOT_DUE:
+        return None
+    return printable(owed.last_error)
+
+
+def _before(reason: str | None) -> str:
+    return "" if reason is None else f"; before: {reason}"
 
 
 def _released(owed: OwedView, now: datetime) -> str:
     since = span((now - owed.released_at).total_seconds()) if owed.released_at is not None else "some time"
     again = (owed.due_at - now).total_seconds()
     if again > 0:
-        return f"a consumer: released {since} ago; if nobody claims it, the hint is owed again in {span(again)}"
-    return f"the relay: released {since} ago and not claimed, so the hint is owed again next"
+        sentence = f"a consumer: released {since} ago; if nobody claims it, the hint is owed again in {span(again)}"
+    else:
+        sentence = f"the relay: released {since} ago and not claimed, so the hint is owed again next"
+    return sentence + _before(_reason(owed))
 
 
 def _leased(job: JobView, owed: OwedView, now: datetime) -> str:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from outbox.errors import BrokerError, InvalidSubmission, OutboxError, SettingsError
+from outbox.errors import BrokerError, HandlerError, InvalidSubmission, OutboxError, SettingsError
 from outbox.masking import masked_line, traceback_text
 
 __all__ = [
@@ -41,7 +41,7 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code for an error; an OutboxError may bring its own as `exit_code`."""
     if isinstance(error, click.ClickException):
         return error.exit_code if isinstance(error, click.UsageError) or error.exit_code != 1 else FAILED
-    if isinstance(error, SettingsError | InvalidSubmission):
+    if isinstance(error, SettingsError | InvalidSubmission | HandlerError):
         return USAGE
     own = getattr(error, "exit_code", None)
     if isinstance(own, int):

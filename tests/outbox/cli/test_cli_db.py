@@ -45,6 +45,8 @@ def test_upgrade_and_check_write_json(capfd: pytest.CaptureFixture[str]) -> None
     """With --json, before or after the command, the outcome is one object."""
     assert run(["--json", "db", "check"]) == 1
     assert json.loads(capfd.readouterr().out)["pending"] == [head()]
+    assert run(["db", "--json", "check"]) == 1
+    assert json.loads(capfd.readouterr().out)["pending"] == [head()]
     assert run(["db", "upgrade", "--json"]) == 0
     assert json.loads(capfd.readouterr().out) == {
         "schema": "outbox",
@@ -112,8 +114,9 @@ def test_sql_prints_a_script_that_runs(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["db", "upgrade", "--revision", "nine"], 1, "no revision 'nine'"),
-        (["db", "sql", "--revision", "nine"], 1, "no revision 'nine'"),
+        (["db", "upgrade", "--revision", "nine"], 2, "'--revision': there is no revision 'nine'"),
+        (["db", "sql", "--revision", "nine"], 2, "'--revision': there is no revision 'nine'"),
+        (["db", "sql", "--since", "9"], 2, "'--since': there is no revision '9'"),
         (["db", "upgrade", "--schema", "pg_mine"], 2, "belong to PostgreSQL"),
         (["db", "check", "--schema", "x" * 64], 2, "64 bytes"),
         (["db", "upgrade", "--wait", "-1"], 2, "range"),

@@ -21,7 +21,7 @@ from outbox import masking
 from outbox.cli import root
 from outbox.cli.failures import exit_code
 from outbox.cli.output import connect, is_json, json_option, load_settings
-from outbox.errors import BrokerError, JobNotFound, NameRefused, SettingsError
+from outbox.errors import BrokerError, HandlerError, JobNotFound, NameRefused, SettingsError
 from outbox.servers import NoBroker
 from outbox.settings import load
 
@@ -81,6 +81,7 @@ def test_help_documents_commands_and_exit_codes(capsys: pytest.CaptureFixture[st
     [
         (SettingsError("x"), 2),
         (NameRefused("by", "is empty"), 2),
+        (HandlerError("no handlers"), 2),
         (JobNotFound(UUID(int=1)), 1),
         (BrokerError("refused"), 3),
         (psycopg.OperationalError("connection failed"), 3),
@@ -185,6 +186,34 @@ def test_a_command_that_cant_be_loaded_names_its_extra(
     for arguments in (["relay"], ["relay", "--any", "thing"], ["relay", "--help"]):
         assert root.run(arguments) == 2
         assert "pip install 'outbox-relay[relay]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "code"), [("pika", 2), ("pika.adapters", 2), ("pikachu", 4)])
+def test_a_module_missing_while_a_command_runs_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, code: int
+) -> None:
+    """A module of an extra that is missed only at run time is told as at loading; any other one is a defect."""
+    error = ModuleNotFoundError(f"No module named '{name}'", name=name)
+    monkeypatch.setitem(root.cli.commands, "consume", click.command("consume")(raising(error)))
+    assert root.run(["consume"]) == code
+    assert ("pip install 'outbox-relay[consumer]'" in capsys.readouterr().err) == (code == 2)
+
+
+@pytest.mark.parametrize("arguments", [["--json", "--version"], ["--version", "--json"]])
+def test_the_version_is_json_too(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    """`--version` is a line, or with `--json` on either side an object."""
+    assert root.run(["--version"]) == 0
+    number = capsys.readouterr().out.removeprefix("outbox, version ").strip()
+    assert root.run(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": number}
+
+
+@pytest.mark.parametrize("form", ["postgresql://u@127.0.0.1:1/d?sslmode=always", "host=127.0.0.1 sslmode=always"])
+def test_an_impossible_sslmode_is_a_settings_error(form: str) -> None:
+    """What libpq would refuse at each connection is refused at the start, naming what is possible."""
+    done = outbox("queues", OUTBOX_DATABASE_URL=form)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "verify-full" in done.stderr
 
 
 def test_settings_come_from_the_given_file(command: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

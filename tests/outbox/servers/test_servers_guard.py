@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -166,18 +168,25 @@ def _system_python() -> str | None:
     return None
 
 
+@pytest.fixture
+def library() -> Iterator[Path]:
+    """Yield a copy of the package that anybody may read; pytest's own folders are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="outbox-library-") as folder:
+        library = Path(folder)
+        shutil.copytree(Path(outbox.servers.__file__).parent, library / "outbox" / "servers")
+        for path in (library, *library.rglob("*")):
+            path.chmod(0o755)
+        yield library
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's run is what every other test here is")
-def test_ordinary_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_ordinary_user(library: Path) -> None:
     """Somebody who is not root, without a usable HOME, gets both servers too."""
     python = _system_python()
     assert python, "no Python that another user may run"
     nobody = pwd.getpwnam("nobody")
-    modules = Path(outbox.servers.__file__).parent
-    library = Path(shutil.copytree(modules, tmp_path_factory.mktemp("lib") / "outbox" / "servers")).parent.parent
     env = {"PATH": "/usr/bin:/bin:/usr/sbin", "HOME": "/nonexistent", "PYTHONPATH": str(library)}
-    for folder in (library, *library.rglob("*"), library.parent, library.parent.parent):
-        folder.chmod(0o755)
     process = subprocess.Popen(
         [python, "-c", ORDINARY],
         env=env,
@@ -196,3 +205,14 @@ def test_ordinary_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     output, _ = process.communicate("\n", timeout=90)
     assert process.returncode == 0
     assert output.split() == ["outbox", "nobody"]
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--nonsense", 2), ("start", 2)])
+def test_command_starts_nothing_for_other_arguments(argument: str, code: int) -> None:
+    """`--help` shows help and anything else is wrong usage; neither prints an export."""
+    done = subprocess.run(
+        [sys.executable, "-m", "outbox.servers", argument], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code
+    assert "usage: python -m outbox.servers" in done.stdout + done.stderr
+    assert "export" not in done.stdout

@@ -1,0 +1,88 @@
+"""Checkpoints inside `job.transaction()` and `apply`: one transaction, one connection."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from outbox_consumer import connections
+from support.consuming import Desk, handler
+from support.invariants import check_invariants
+
+
+def test_loading_inside_a_transaction_takes_no_second_connection(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one connection for handlers, a checkpoint can be read where it was just saved, and read again outside."""
+    monkeypatch.setattr(connections, "_POOL_TIMEOUT_S", 1)
+    read: list[Any] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        with job.transaction() as session:
+            read.append(job.load_checkpoint("step"))
+            job.save_checkpoint(session, "step", [1])
+            read.append(job.load_checkpoint("step"))
+        read.append(job.load_checkpoint("step"))
+
+    running = desk.start(handler(handle), pool_size=3, concurrency=1)
+    assert running.consumer._connections.for_handlers.pool.size() <= 2
+    [job_id] = desk.submit("a")
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["succeeded"]
+    assert read == [None, [1], [1]]
+
+
+def test_many_handlers_load_inside_their_transactions_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection held by a transaction that loads a checkpoint: none waits for another."""
+    monkeypatch.setattr(connections, "_POOL_TIMEOUT_S", 1)
+    together = threading.Barrier(4)
+
+    def handle(job: Any, payload: Any) -> None:
+        with job.transaction():
+            together.wait(10)
+            job.load_checkpoint("step")
+            together.wait(10)
+
+    desk.start(handler(handle), concurrency=4)
+    ids = desk.submit("a", "b", "c", "d")
+    desk.done(4)
+    assert [desk.outcomes(job_id) for job_id in ids] == [["succeeded"]] * 4
+
+
+def test_apply_saves_and_loads_checkpoints_in_its_own_transaction(desk: Desk) -> None:
+    """What `apply` saves commits with the success, behind the fence that it has passed; what it rolls back is gone."""
+    read: list[Any] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        read.append(job.load_checkpoint("step"))
+
+    def apply(session: Any, job: Any, result: Any) -> None:
+        job.save_checkpoint(session, "step", job.attempt)
+        read.append(job.load_checkpoint("step"))
+        if job.attempt == 1:
+            raise ValueError
+
+    desk.start(handler(handle, apply))
+    [job_id] = desk.submit("a")
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert read == [None, 1, None, 2]
+    assert desk.database.rows("SELECT attempt, value FROM {s}.checkpoints") == [(2, 2)]
+    assert check_invariants(desk.database) == []
+
+
+def test_apply_may_not_save_through_a_session_of_its_own(desk: Desk) -> None:
+    """Another session would wait for the lock of `apply` itself, so the call is refused at once."""
+    engine = desk.database.engine()
+
+    def apply(session: Any, job: Any, result: Any) -> None:
+        if job.attempt == 1:
+            with sa.orm.Session(engine) as other:
+                job.save_checkpoint(other, "step", 1)
+
+    desk.start(handler(apply=apply))
+    [job_id] = desk.submit("a")
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert "session given" in desk.last_error(job_id)[2]

@@ -1,0 +1,99 @@
+"""Work that the usual way leaves behind: no relay, lost hints, expired leases, and jobs that others must run."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+import pytest
+
+from outbox.leasing import Ability, Worker, claim
+from outbox_consumer import timekeeper
+from outbox_consumer.timekeeper import Timekeeper
+from support.consuming import Desk, Hints, NewTask, OtherTask, handler
+from support.invariants import check_invariants
+from support.waiting import until
+
+
+def abandon(desk: Desk, count: int) -> list[UUID]:
+    """Have a worker claim so many jobs and die: their leases have expired."""
+    desk.submit(*map(str, range(count)))
+    link = desk.database.link("test/dead")
+    try:
+        taken = claim(link, desk.release(), [Ability("test.task", 1, 60.0, 3, "1")], Worker("dead", "host", "0"))
+    finally:
+        link.close()
+    assert len(taken) == count
+    desk.database.rows("UPDATE {s}.outbox SET lease_expires_at = {s}.clock() - interval '1 second'")
+    return [item.lease.job_id for item in taken]
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_idle_consumer_runs_what_no_relay_releases(desk: Desk, hints: Hints, amqp_url: str, released: bool) -> None:
+    """Beside a living broker, a due job that nobody releases, or whose hint is lost, runs within seconds."""
+    running = desk.start(handler(), amqp_url=amqp_url)
+    until(lambda: hints.state() == (0, 1))
+    desk.submit("a")
+    if released:
+        desk.release()
+    desk.done(1, timeout_s=7)
+    assert running.counted("hints_received") == 0
+    assert running.counted("claimed_without_broker") == 1
+
+
+def test_consumer_recovers_leases_beside_a_living_broker(desk: Desk, hints: Hints, amqp_url: str) -> None:
+    """Every few seconds a consumer takes expired leases back, though the relay should: the second round shows it."""
+    running = desk.start(handler(), amqp_url=amqp_url)
+    until(lambda: hints.state() == (0, 1))
+    started = time.monotonic()
+    until(lambda: time.monotonic() > started + 1)
+    [job_id] = abandon(desk, 1)
+    until(lambda: desk.outcomes(job_id)[:1] == ["lease_lost"], within_s=8)
+    desk.done(1)
+    assert not running.consumer.broker_away()
+
+
+def test_full_batches_follow_each_other_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn of the time-keeping goes on while its batches are full, and ends with the loop's bound."""
+    monkeypatch.setattr(timekeeper, "_BATCH", 3)
+    monkeypatch.setattr(timekeeper, "_BATCHES", 6)
+    abandon(desk, 20)
+    keeper = Timekeeper(desk.database.link("test/time"), alone=lambda: False)
+    desk.keep(keeper._stop, lambda _stop: keeper.run())
+    until(lambda: desk.database.count("attempts WHERE outcome = 'lease_lost'") == 18, within_s=3)
+
+
+def test_refused_jobs_ahead_cost_no_poll_each(desk: Desk) -> None:
+    """A hundred and fifty jobs that can't be claimed yet stand before one that can: they are put by without a pause."""
+    desk.submit(*map(str, range(150)))
+    desk.database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() + interval '1 hour'")
+    [job_id] = desk.submit("runs")
+    running = desk.start(handler(), concurrency=1)
+    desk.done(1, timeout_s=4)
+    assert desk.outcomes(job_id) == ["succeeded"]
+    assert running.counted("hints_not_due") == 150
+
+
+def test_jobs_of_others_are_not_even_picked_without_the_broker(desk: Desk) -> None:
+    """Without the broker a consumer releases only what it can run; the rest stays owed, untouched."""
+    desk.submit(*map(str, range(50)), payload=NewTask)
+    desk.submit("old")
+    running = desk.start(handler(), concurrency=1)
+    desk.done(1, timeout_s=4)
+    assert running.counted("hints_unsupported") == 0
+    assert desk.database.count("outbox WHERE phase = 'owed' AND release_count = 0") == 50
+
+
+def test_hint_in_a_foreign_queue_wins_no_work(desk: Desk, hints: Hints, amqp_url: str) -> None:
+    """A hint sent by hand for a released job of another queue is not claimed by a consumer that doesn't serve it."""
+    running = desk.start(handler(), handler(payload=OtherTask), amqp_url=amqp_url, queues=("q",))
+    until(lambda: hints.state() == (0, 1))
+    [job_id] = desk.submit("a", payload=OtherTask)
+    assert desk.release("other") == [job_id]
+    hints.hint([job_id])
+    until(lambda: running.counted("hints_received") == 1)
+    until(lambda: running.counted("hints_stale") + running.counted("hints_unsupported") == 1)
+    assert desk.state(job_id) == "ready"
+    assert desk.outcomes(job_id) == []
+    assert running.counted("claimed") == 0
+    assert check_invariants(desk.database) == []
