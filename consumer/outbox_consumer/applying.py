@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from outbox import ending
 from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
-from outbox.ending import complete_within
 from outbox.link import Link, is_connection_trouble, is_transient
 from outbox.logs import RateLimited
 from outbox.statements import Statements
 from outbox_consumer.book import Entry
-from outbox_consumer.guarded import guarded_session
+from outbox_consumer.errors import TransactionEndedError
+from outbox_consumer.guarded import guarded_session, returned_clean
 from outbox_schemas import LeaseLost, Outcome
 
 __all__ = ["Applier"]
@@ -46,6 +46,8 @@ class Applier:
 
         Raises:
             LeaseLost: the fence refused; nothing was written.
+            TransactionEndedError: `apply` ended the transaction with means of its own; what it wrote after that was
+                rolled back.
             Exception: what `apply` raised, or a database error that outlasted the tries; nothing was written, unless
                 it is a lost connection: then the outcome is unknown, and whoever writes the attempt's end finds out.
         """
@@ -53,28 +55,34 @@ class Applier:
         until = time.monotonic() + entry.lease.lease_s
         while True:
             try:
-                self._once(entry, result)
-            except LeaseLost as lost:
-                if lost.refused and self._committed(entry):
+                if self._once(entry, result):
+                    return False
+                if self._committed(entry):
                     return True
-                raise
+                entry.job.mark_lost("the lease is no longer held")
+                raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
             except sa.exc.DBAPIError as error:
                 if not _worth_another_try(error.orig, backoff.failures, until):
                     raise
-            else:
-                return False
             time.sleep(backoff.next_s())
 
-    def _once(self, entry: Entry, result: Any) -> None:
-        with self._connection(entry) as connection:
+    def _once(self, entry: Entry, result: Any) -> bool:
+        """Try once; False if the fence refused."""
+        with returned_clean(self._connection(entry)) as connection:
             with connection.begin():
-                if not complete_within(connection, self._statements, entry.lease):
-                    raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
+                mine = ending.complete_within(connection, self._statements, entry.lease)
+                if mine is None:
+                    return False
                 hit(Barrier.CONSUMER_AFTER_FENCE)
-                with guarded_session(connection, "apply()") as session, entry.job.inside(session):
+                with (
+                    guarded_session(connection, "apply()", self._statements, mine) as session,
+                    entry.job.inside(session),
+                ):
                     entry.handler.apply(session, entry.job, result)
                 hit(Barrier.CONSUMER_AFTER_APPLY)
+                entry.commit_sent = True
             hit(Barrier.CONSUMER_AFTER_COMMIT)
+        return True
 
     def _connection(self, entry: Entry) -> sa.Connection:
         """Take a connection; wait for one for as long as the lease is kept: that others complete is no failure of this
@@ -91,10 +99,16 @@ class Applier:
     def _committed(self, entry: Entry) -> bool:
         """Look whether this very attempt is on record as succeeded: then the refused fence was our own earlier
         commit.
+
+        Raises:
+            TransactionEndedError: it is, and we have sent no commit.
         """
         link = Link(self._url, self._statements, name="outbox-consumer/resolve", pooled=self._pooled)
         try:
-            return ending.outcomes(link, [entry.lease]).get(entry.lease.token) is Outcome.SUCCEEDED
+            found = ending.outcomes(link, [entry.lease]).get(entry.lease.token) is Outcome.SUCCEEDED
+            if found and not entry.commit_sent:
+                raise TransactionEndedError("apply() committed the transaction; it must neither commit nor roll back")
+            return found
         finally:
             link.close()
 

@@ -81,8 +81,11 @@ class Attempts:
         self._counters.add("commits_resolved", int(resolved))
 
     def fail(self, entry: Entry, error: BaseException) -> None:
-        """Hand a failure on. A lost lease leaves nothing to write: whoever ended it has written already."""
-        if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id:
+        """Hand a failure on. A lost lease leaves nothing to write: whoever ended it has written already.
+
+        A handler may raise `LeaseLost` by itself; while the lease is held, that is a failure like any other.
+        """
+        if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id and entry.job.lost:
             if error.refused:
                 self._ender.refuse(entry)
             self.drop(entry, error.reason)

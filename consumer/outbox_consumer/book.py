@@ -27,6 +27,8 @@ class Entry:
         ending: its end is decided and on its way to the database, or nothing is to be written any more.
         completing: `apply` runs. Its own fence tells whether the lease held; until then no one else can.
         ended_at: when that was decided, on the monotonic clock.
+        commit_sent: our own COMMIT of `apply`'s transaction went out. A success on record without it is not ours: user
+        code committed the fence by itself.
         lost: it has been counted as lost.
     """
 
@@ -39,6 +41,7 @@ class Entry:
     ending: bool = False
     ended_at: float = math.inf
     completing: bool = False
+    commit_sent: bool = False
     lost: bool = False
 
     @property

@@ -16,13 +16,13 @@ from uuid import UUID
 
 import psycopg
 
-from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
 from outbox.ending import hand_back
 from outbox.leasing import Claimed, Worker, claim, own_claims, refuse
 from outbox.link import Link, is_connection_trouble
 from outbox.logs import RateLimited
 from outbox.relaying import release, stray_hints
+from outbox.trouble import Trouble, reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.intake import HintSource, Inbox
@@ -32,9 +32,9 @@ from outbox_consumer.suspects import Suspects
 __all__ = ["Claimer"]
 
 log = logging.getLogger("outbox.consumer")
-_quiet = RateLimited(log, every_s=10)
 
 _IDLE_S = 0.25
+_LONGEST_PAUSE_S = 5.0
 _POLL_MIN_S = 0.005
 _POLL_MAX_S = 0.1
 _POLL_GROWTH = 1.2
@@ -42,6 +42,7 @@ _POLL_GROWTH = 1.2
 _ROUNDS = 200
 # Refusals after which a job stands in nobody's way: it is owed again, for later.
 _MOVED = frozenset({"not_due", "unsupported"})
+_FOREIGN = "jobs of a kind or version that no handler here takes were offered; they wait for another consumer"
 _STRAY_AGE_S = 2.0
 _STRAY_EVERY_S = 1.0
 _OVERDUE_S = 3.0
@@ -93,6 +94,7 @@ class Claimer:
         self._deliver = deliver
         self._broker_away = broker_away
         self._trouble = trouble
+        self._limited = RateLimited(log, every_s=10)
         self._stop = threading.Event()
         self._suspects = Suspects(claim_s)
         self._poll_s = _POLL_MIN_S
@@ -105,20 +107,24 @@ class Claimer:
         self._inbox.poke()
 
     def run(self) -> None:
-        """Claim until stopped."""
-        backoff = Backoff(base_s=0.1, cap_s=5.0)
+        """Claim until stopped. Whatever ends the loop, a bug included, lost claims are looked for once more."""
+        try:
+            self._run()
+        finally:
+            self._try_resolve()
+            self._link.close()
+
+    def _run(self) -> None:
+        trouble = Trouble("claim", _LONGEST_PAUSE_S, logger="outbox.consumer")
         while not self._stop.is_set():
             try:
                 self._resolve()
                 self._turn()
-                backoff.reset()
+                trouble.over()
                 self._trouble.clear()
             except psycopg.Error as error:
                 self._trouble.set()
-                _quiet.log(logging.WARNING, "claiming failed; trying again", exc_info=error)
-                self._stop.wait(backoff.next_s())
-        self._try_resolve()
-        self._link.close()
+                self._stop.wait(trouble.report(error))
 
     def _turn(self) -> None:
         room = min(self._capacity(), self._batch)
@@ -217,30 +223,39 @@ class Claimer:
         """
         if not ids:
             return 0, 0
-        asked_at = time.monotonic()
-        claimed = self._ask_for_leases(ids)
-        hit(Barrier.CONSUMER_AFTER_CLAIM)
-        entries = [self._entry_of(item, asked_at) for item in claimed]
-        self._book.add(entries)
+        entries = self._take_leases(ids)
         self._counters.add("claimed", len(entries))
         self._deliver(entries)
-        taken = {item.lease.job_id for item in claimed}
+        taken = {entry.lease.job_id for entry in entries}
         self._suspects.settle(taken)
         return len(entries), self._refuse([job_id for job_id in dict.fromkeys(ids) if job_id not in taken])
 
-    def _ask_for_leases(self, ids: Sequence[UUID]) -> list[Claimed]:
+    def _take_leases(self, ids: Sequence[UUID]) -> list[Entry]:
+        """Claim, and put what was given in the book before anything else."""
+        asked_at = time.monotonic()
         try:
-            return claim(self._link, ids, self._registry.abilities, self._worker, queues=list(self._queues))
+            claimed = claim(self._link, ids, self._registry.abilities, self._worker, queues=list(self._queues))
+            hit(Barrier.CONSUMER_AFTER_CLAIM)
+            entries = [self._entry_of(item, asked_at) for item in claimed]
         except psycopg.Error as error:
-            # Any other error is the server's own word that nothing was given.
+            # Any other error of the database is the server's own word that nothing was given.
             if is_connection_trouble(error):
                 self._suspects.add(ids, time.monotonic())
             raise
+        except Exception:
+            # The leases are given, and nobody would run or extend them: the dying loop's last act hands them back.
+            self._suspects.add(ids, time.monotonic())
+            raise
+        self._book.add(entries)
+        return entries
 
     def _refuse(self, ids: Sequence[UUID]) -> int:
         if not ids:
             return 0
         refusals = refuse(self._link, ids, self._registry.abilities)
+        foreign = [refusal.job_id for refusal in refusals if refusal.reason == "unsupported"]
+        if foreign:
+            self._limited.log(logging.WARNING, _FOREIGN, count=len(foreign), first=foreign[0])
         for refusal in refusals:
             self._counters.add(f"hints_{refusal.reason}")
         return sum(refusal.reason in _MOVED for refusal in refusals)
@@ -263,5 +278,5 @@ class Claimer:
     def _try_resolve(self) -> None:
         try:
             self._resolve()
-        except psycopg.Error:
-            log.warning("a last claim stays unresolved; its leases will expire")
+        except psycopg.Error as error:
+            log.warning("a last claim stays unresolved; its leases will expire", extra={"reason": reason_of(error)})

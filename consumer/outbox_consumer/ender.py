@@ -17,14 +17,15 @@ from uuid import UUID
 from psycopg import errors
 
 from outbox import ending
-from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
 from outbox.ending import Failure
 from outbox.link import Link, is_transient
 from outbox.logs import RateLimited
+from outbox.trouble import Fault, Trouble, fault_of, reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.endings import COUNTERS, OUTCOMES, Ending, How, in_rounds
+from outbox_consumer.telling import Telling
 from outbox_schemas import Outcome
 
 __all__ = ["Ender"]
@@ -38,6 +39,9 @@ _IDLE_S = 1.0
 # How soon an ending is tried again whose row somebody holds.
 _ASIDE_S = 0.2
 _LOCKED_ASIDE_S = 5.0
+# What an operator mends while endings wait: no fault of the ending itself.
+_MENDABLE = frozenset({Fault.REFUSED, Fault.TABLES, Fault.RIGHTS})
+_LONGEST_PAUSE_S = 2.0
 _UNSTORABLE = Failure("unknown", "unstorable", "the failure could not be stored")
 
 
@@ -55,6 +59,8 @@ class Ender:
         self._counters = counters
         self._batch = batch
         self._on_ended = on_ended
+        self._trouble = Trouble("end", _LONGEST_PAUSE_S, logger="outbox.consumer")
+        self._telling = Telling()
         self._waiting: deque[Ending] = deque()
         # Endings whose row is held by somebody, and when to try each again. Used on the loop's thread only.
         self._aside: list[tuple[float, Ending]] = []
@@ -133,18 +139,19 @@ class Ender:
             self._write(overdue.how, [overdue])
 
     def _write(self, how: How, endings: list[Ending]) -> None:
-        backoff = Backoff(base_s=0.05, cap_s=2.0)
         while endings:
             try:
                 self._settle(endings, self._send(how, endings))
             except Exception as error:  # noqa: BLE001 - one ending that can't be sent must not end this loop
-                if isinstance(error, errors.LockNotAvailable) or not is_transient(error):
+                waits = is_transient(error) or fault_of(error) in _MENDABLE
+                if isinstance(error, errors.LockNotAvailable) or not waits:
                     self._isolate(how, endings, error)
                     return
-                _quiet.log(logging.WARNING, "an ending could not be written; trying again", exc_info=error)
+                pause_s = self._trouble.report(error)
             else:
+                self._trouble.over()
                 return
-            time.sleep(backoff.next_s())
+            time.sleep(pause_s)
             endings = self._still_worth_it(endings)
 
     def _isolate(self, how: How, endings: list[Ending], error: Exception) -> None:
@@ -158,7 +165,7 @@ class Ender:
         if isinstance(error, errors.LockNotAvailable):
             self._aside.append((time.monotonic() + _LOCKED_ASIDE_S, endings[0]))
             return
-        _quiet.log(logging.ERROR, "the database refuses an ending", exc_info=error)
+        _quiet.log(logging.ERROR, "the database refuses an ending", reason=reason_of(error))
         if endings[0].failure not in (None, _UNSTORABLE):
             self._write(how, [replace(endings[0], failure=_UNSTORABLE)])
         else:
@@ -183,10 +190,14 @@ class Ender:
         for item in endings:
             wanted = OUTCOMES[item.how]
             found = wanted if item.entry.lease.job_id in written else known.get(item.entry.lease.token)
-            if found in (wanted, Outcome.SUCCEEDED):
+            if found is wanted or (found is Outcome.SUCCEEDED and item.entry.commit_sent):
                 self._counters.add(COUNTERS[found])
                 self._counters.add("commits_resolved", int(item.entry.lease.job_id not in written))
+                if found is wanted:
+                    self._telling.tell(item)
             else:
+                if found is Outcome.SUCCEEDED:
+                    self._telling.tell_torn(item)
                 self.refuse(item.entry)
             self._book.remove(item.entry)
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from outbox_schemas import HandlerError
 
-__all__ = ["RetryableError", "TerminalError", "ThrottledError", "is_code"]
+__all__ = ["RetryableError", "TerminalError", "ThrottledError", "TransactionEndedError", "is_code"]
 
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
@@ -45,6 +45,12 @@ class TerminalError(_Coded):
     """
 
     default_code = "terminal"
+
+
+class TransactionEndedError(RuntimeError):
+    """User code ended a transaction that is the runtime's: what was written may not belong together. Raised by the
+    runtime; the attempt fails with this class's name as its code.
+    """
 
 
 class ThrottledError(RetryableError):

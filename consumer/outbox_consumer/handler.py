@@ -37,6 +37,7 @@ class BaseHandler(Generic[P]):
         versions: the payload versions that this class can read; default: the payload class's own. Others are left to
         other consumers.
         handler_version: what the history shows; raise it with each change of meaning.
+        abstract: True in a class's own body keeps it from being loaded with its module; subclasses don't inherit it.
     """
 
     retry: ClassVar[RetryPolicy] = RetryPolicy()
@@ -44,6 +45,7 @@ class BaseHandler(Generic[P]):
     max_runtime: ClassVar[timedelta] = timedelta(hours=6)
     versions: ClassVar[Collection[int]] = ()
     handler_version: ClassVar[str] = "1"
+    abstract: ClassVar[bool] = False
     payload_type: ClassVar[type[Payload]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -66,8 +68,7 @@ class BaseHandler(Generic[P]):
         name = cls.__qualname__
         if not hasattr(cls.payload_type, "kind"):
             raise HandlerError(f"{name}: payload type {cls.payload_type.__name__} has no kind")
-        if not isinstance(cls.retry, RetryPolicy):
-            raise HandlerError(f"{name}.retry must be a RetryPolicy, not {type(cls.retry).__name__}")
+        cls._check_types()
         if not _SHORTEST_LEASE <= cls.lease <= _LONGEST_LEASE:
             raise HandlerError(f"{name}.lease must be from 1 second to 1 day")
         if inspect.iscoroutinefunction(cls.apply):
@@ -75,10 +76,25 @@ class BaseHandler(Generic[P]):
         cls._check_handle()
         if cls.max_runtime < cls.lease:
             raise HandlerError(f"{name}.max_runtime must be at least its lease ({cls.lease})")
-        if not all(isinstance(version, int) and version >= 1 for version in cls.versions):
+        if not all(_is_whole(version) and version >= 1 for version in cls.versions):
             raise HandlerError(f"{name}.versions must be whole numbers from 1")
         if not cls.handler_version.isprintable() or not 1 <= len(cls.handler_version) <= 100:
             raise HandlerError(f"{name}.handler_version must be printable text of 1 to 100 characters")
+
+    @classmethod
+    def _check_types(cls) -> None:
+        wanted: tuple[tuple[str, object, type[Any], str], ...] = (
+            ("retry", cls.retry, RetryPolicy, "a RetryPolicy, for example RetryPolicy(max_attempts=5)"),
+            ("lease", cls.lease, timedelta, "a timedelta, for example timedelta(seconds=60)"),
+            ("max_runtime", cls.max_runtime, timedelta, "a timedelta, for example timedelta(hours=1)"),
+            ("versions", cls.versions, Collection, "a collection of whole numbers, for example (1, 2)"),
+            ("handler_version", cls.handler_version, str, 'a text, for example "2"'),
+        )
+        for attribute, value, kind, text in wanted:
+            if not isinstance(value, kind):
+                raise HandlerError(
+                    f"{cls.__qualname__}.{attribute} must be {text}; it is of type {type(value).__name__}"
+                )
 
     @classmethod
     def _check_handle(cls) -> None:
@@ -169,6 +185,10 @@ class AsyncHandler(BaseHandler[P]):
     def has_handle(cls) -> bool:
         """Tell whether `handle` is defined."""
         return cls.handle is not AsyncHandler.handle
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 AnyHandler = Handler[Any] | AsyncHandler[Any]

@@ -7,24 +7,19 @@ connection that hangs can't keep it from telling.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 import psycopg
 
-from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
 from outbox.leasing import heartbeat
 from outbox.link import Link
-from outbox.logs import RateLimited
+from outbox.trouble import Trouble
 from outbox_consumer.book import Entry, LeaseBook
 
 __all__ = ["Heart", "Watch", "beat_interval_s"]
-
-log = logging.getLogger("outbox.consumer")
-_quiet = RateLimited(log, every_s=10)
 
 _CHUNK = 500
 _SHORTEST_S = 0.1
@@ -64,16 +59,15 @@ class Heart:
 
     def run(self) -> None:
         """Beat until stopped."""
-        backoff = Backoff(base_s=0.1, cap_s=self._interval_s)
+        trouble = Trouble("heartbeat", self._interval_s, logger="outbox.consumer")
         pause_s = self._interval_s
         while not self._stop.wait(pause_s):
             pause_s = self._interval_s
             try:
                 self._beat()
-                backoff.reset()
+                trouble.over()
             except psycopg.Error as error:
-                pause_s = backoff.next_s()
-                _quiet.log(logging.WARNING, "heartbeat failed; trying again within the lease", exc_info=error)
+                pause_s = trouble.report(error)
         self._link.close()
 
     def _beat(self) -> None:

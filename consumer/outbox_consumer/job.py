@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from outbox.leasing import Claimed, hold_fence
 from outbox.statements import Statements
-from outbox_consumer.guarded import guarded_session
+from outbox_consumer.guarded import current_transaction, guarded_session, returned_clean
 from outbox_schemas import LeaseLost, PayloadError
 from outbox_schemas.exactness import check_exact
 from outbox_schemas.names import check_name
@@ -96,9 +96,12 @@ class Job:
         """
         if self._applying:
             raise RuntimeError("job.transaction() in apply() would wait for apply's own lock; use the session given")
-        with self._engine.connect() as connection, self._counted(), connection.begin():
+        with returned_clean(self._engine.connect()) as connection, self._counted(), connection.begin():
             self._pass_fence(connection)
-            with guarded_session(connection, "job.transaction()") as session, self.inside(session):
+            # The fence's row lock has given the transaction an id.
+            mine = current_transaction(connection, self._statements)
+            where = "job.transaction()"
+            with guarded_session(connection, where, self._statements, mine) as session, self.inside(session):
                 yield session
 
     def save_checkpoint(self, session: Session, name: str, value: Any) -> None:

@@ -10,8 +10,8 @@ from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from outbox.leasing import Ability
-from outbox_consumer.handler import AnyHandler, AsyncHandler, Handler
-from outbox_schemas import HandlerError
+from outbox_consumer.handler import AnyHandler, AsyncHandler, BaseHandler, Handler
+from outbox_schemas import HandlerError, Payload
 
 __all__ = ["Registry", "load_handlers"]
 
@@ -23,10 +23,7 @@ class Registry:
         found: dict[tuple[str, int], AnyHandler] = {}
         abilities: list[Ability] = []
         for handler in handlers:
-            if not hasattr(type(handler), "payload_type"):
-                raise HandlerError(f"{type(handler).__qualname__} names no payload: write class X(Handler[MyPayload])")
-            if not handler.has_handle():
-                raise HandlerError(f"{type(handler).__qualname__} must define handle()")
+            _check_usable(type(handler))
             for ability in handler.abilities():
                 other = found.setdefault((ability.kind, ability.version), handler)
                 if other is not handler:
@@ -52,6 +49,19 @@ class Registry:
         """Return the queues of the handlers' payload types."""
         return sorted({handler.payload_type.queue for handler in self._handlers.values()})
 
+    def check_queues(self, queues: Iterable[str]) -> list[str]:
+        """Return those of a consumer's queues that no handler's payload names: jobs there may have been moved.
+
+        Raises `HandlerError` if none is named: the consumer would wait for ever beside its jobs.
+        """
+        asked, own = set(queues), self.queues()
+        if not asked & set(own):
+            raise HandlerError(
+                f"the consumer works for {', '.join(sorted(asked)) or 'no queue'}, but its handlers' payloads go to "
+                f"{', '.join(own)}; name one of these with --queue or OUTBOX_CONSUMER_QUEUES, or leave it out"
+            )
+        return sorted(asked - set(own))
+
     def any_async(self) -> bool:
         """Tell whether an event loop is needed."""
         return any(isinstance(handler, AsyncHandler) for handler in self._handlers.values())
@@ -64,7 +74,9 @@ class Registry:
 def load_handlers(names: Sequence[str]) -> Registry:
     """Import `MODULE` (all handlers defined in it) or `MODULE:NAME` (one) each, and return their registry.
 
-    The working directory is importable, as for `python -m`.
+    The working directory is importable, as for `python -m`. A class of the module that can't run jobs is refused,
+    unless it is a base: marked `abstract = True` in its own body, or incomplete and either private by its name or
+    derived from in the same module.
 
     Raises:
         HandlerError: a module or name can't be loaded, holds no handler, or two handlers claim the same kind and
@@ -85,6 +97,9 @@ def _classes(name: str) -> list[type[Any]]:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and not f"{module_name}.".startswith(f"{missing}."):
+            raise HandlerError(f"{module_name!r} imports {missing!r}, which can't be found; install it here") from error
         raise HandlerError(
             f"can't import {module_name!r}: {error}; run where it is importable, or set PYTHONPATH"
         ) from error
@@ -92,7 +107,10 @@ def _classes(name: str) -> list[type[Any]]:
         raise HandlerError(f"importing {module_name!r} failed: {type(error).__name__}: {error}") from error
     if attribute:
         return [_named(module, attribute)]
-    found = [value for value in vars(module).values() if _is_complete(value) and value.__module__ == module.__name__]
+    here = [value for value in vars(module).values() if _is_ours(value) and value.__module__ == module.__name__]
+    found = [value for value in dict.fromkeys(here) if not _is_base(value, here)]
+    for value in found:
+        _check_usable(value)
     if not found:
         raise HandlerError(f"module {module_name!r} defines no Handler or AsyncHandler subclass with a payload type")
     return found
@@ -100,20 +118,45 @@ def _classes(name: str) -> list[type[Any]]:
 
 def _named(module: ModuleType, attribute: str) -> type[Any]:
     value = getattr(module, attribute, None)
-    if not _is_handler(value):
-        raise HandlerError(
-            f"{module.__name__}:{attribute} is not a Handler or AsyncHandler subclass with a payload type"
-        )
+    if not _is_ours(value):
+        raise HandlerError(f"{module.__name__}:{attribute} is not a Handler or AsyncHandler subclass")
+    _check_usable(cast("type[Any]", value))
     return cast("type[Any]", value)
 
 
-def _is_handler(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, Handler | AsyncHandler) and hasattr(value, "payload_type")
+def _is_ours(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseHandler)
 
 
-def _is_complete(value: object) -> bool:
-    """Tell whether a class can run jobs; a shared base class in the same module need not."""
-    return _is_handler(value) and cast("type[AnyHandler]", value).has_handle()
+def _is_base(value: type[Any], here: Sequence[type[Any]]) -> bool:
+    """Tell whether a class is only there for others to derive from, and so need not be able to run jobs."""
+    if vars(value).get("abstract") is True:
+        return True
+    if _flaw(value) is None:
+        return False
+    return value.__name__.startswith("_") or any(other is not value and issubclass(other, value) for other in here)
+
+
+def _check_usable(found: type[Any]) -> None:
+    flaw = _flaw(found)
+    if flaw is not None:
+        raise HandlerError(f"{found.__qualname__} {flaw}")
+
+
+def _flaw(found: type[Any]) -> str | None:
+    """Return why no jobs can run with a class, or None."""
+    if not issubclass(found, Handler | AsyncHandler):
+        return "must derive from Handler or AsyncHandler"
+    payload = getattr(found, "payload_type", None)
+    if payload is None:
+        return "names no payload: write class X(Handler[MyPayload]), or `abstract = True` if it is only a base"
+    if not (isinstance(payload, type) and issubclass(payload, Payload)):
+        return f"names a payload that is no Payload subclass: {getattr(payload, '__name__', payload)!s}"
+    if not found.has_handle():
+        return "must define handle(), or say `abstract = True` if it is only a base"
+    if payload.logical_key is Payload.logical_key:
+        return f"takes {payload.__name__}, which must define logical_key()"
+    return None
 
 
 def _instance(found: type[Any]) -> AnyHandler:

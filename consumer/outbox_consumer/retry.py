@@ -46,6 +46,15 @@ class RetryPolicy:
             or not 1 <= self.max_attempts <= _MAX_ATTEMPTS
         ):
             raise HandlerError(f"RetryPolicy.max_attempts must be a whole number from 1 to {_MAX_ATTEMPTS}")
+        for name in ("base", "cap"):
+            value = getattr(self, name)
+            if not isinstance(value, timedelta):
+                raise HandlerError(
+                    f"RetryPolicy.{name} must be a timedelta, for example timedelta(seconds=2); "
+                    f"it is of type {type(value).__name__}"
+                )
+        if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
+            raise HandlerError(f"RetryPolicy.factor must be a number; it is of type {type(self.factor).__name__}")
         if not timedelta(0) <= self.base <= _MAX_CAP or not timedelta(0) <= self.cap <= _MAX_CAP:
             raise HandlerError("RetryPolicy.base and cap must be from 0 to 30 days")
         if not math.isfinite(self.factor) or self.factor < 1:

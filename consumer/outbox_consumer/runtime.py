@@ -67,6 +67,7 @@ class Consumer:
         # Unless the operator named queues: those that the handlers' payload types name.
         named = "queues" in settings.consumer.model_fields_set
         self._queues = list(settings.consumer.queues) if named else registry.queues()
+        self._idle_queues = registry.check_queues(self._queues)
         kinds_of_slots = registry.any_async() + registry.any_sync()
         self._connections = Connections(settings, settings.consumer.concurrency * kinds_of_slots)
         batch = settings.consumer.batch
@@ -110,6 +111,8 @@ class Consumer:
                 "broker": self._receiver is not None,
             },
         )
+        if self._idle_queues:
+            log.warning("no handler's payload names these queues", extra={"queues": ",".join(self._idle_queues)})
 
     def broker_away(self) -> bool:
         """Tell whether work is to be taken straight from PostgreSQL now."""

@@ -4,7 +4,6 @@ since then there may be no relay either.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sized
@@ -12,18 +11,15 @@ from typing import Protocol
 
 import psycopg
 
-from outbox.backoff import Backoff
 from outbox.keeping import expire_deadlines, recover_leases
 from outbox.link import Link
-from outbox.logs import RateLimited
+from outbox.trouble import Trouble
 
 __all__ = ["Timekeeper"]
 
-log = logging.getLogger("outbox.consumer")
-_quiet = RateLimited(log, every_s=10)
-
 _EVERY_S = 0.5
 _RARELY_S = 5.0
+_LONGEST_PAUSE_S = 10.0
 _BATCH = 500
 # So many full batches may follow each other before the loop looks up.
 _BATCHES = 20
@@ -47,7 +43,7 @@ class Timekeeper:
 
     def run(self) -> None:
         """Keep time until stopped."""
-        backoff = Backoff(base_s=_EVERY_S, cap_s=10)
+        trouble = Trouble("time", _LONGEST_PAUSE_S, logger="outbox.consumer")
         kept_at = 0.0
         pause_s = _EVERY_S
         while not self._stop.wait(pause_s):
@@ -58,10 +54,9 @@ class Timekeeper:
                 self._repeat(recover_leases)
                 self._repeat(expire_deadlines)
                 kept_at = time.monotonic()
-                backoff.reset()
+                trouble.over()
             except psycopg.Error as error:
-                pause_s = backoff.next_s()
-                _quiet.log(logging.WARNING, "keeping time failed; trying again", exc_info=error)
+                pause_s = max(trouble.report(error), _EVERY_S)
         self._link.close()
 
     def _repeat(self, transition: _Transition) -> None:

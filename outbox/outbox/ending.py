@@ -33,12 +33,14 @@ def complete(link: Link, leases: Sequence[Lease]) -> set[UUID]:
     return _ids(link, "complete", leases)
 
 
-def complete_within(connection: sa.Connection, statements: Statements, lease: Lease) -> bool:
-    """Mark one job succeeded inside a transaction in which `apply` then writes. False: the lease is lost, roll back.
+def complete_within(connection: sa.Connection, statements: Statements, lease: Lease) -> str | None:
+    """Mark one job succeeded inside a transaction in which `apply` then writes, and return that transaction's id.
+    None: the lease is lost, roll back.
 
     This comes first in its transaction: from here on nobody else can end or claim the job until the commit.
     """
-    return bool(statements.run_within(connection, "complete", {"job_ids": [lease.job_id], "tokens": [lease.token]}))
+    rows = statements.run_within(connection, "complete", {"job_ids": [lease.job_id], "tokens": [lease.token]})
+    return str(rows[0].transaction_id) if rows else None
 
 
 def retry(link: Link, attempts: Sequence[tuple[Lease, Failure, float]]) -> set[UUID]:

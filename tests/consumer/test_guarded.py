@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from outbox_consumer.daemons import DaemonExecutor
-from outbox_consumer.guarded import ends_transaction, guarded_session, may_be_several
+from outbox_consumer.guarded import changes_session, ends_transaction, guarded_session, may_be_several
 from support.database import Database
 
 
@@ -62,10 +65,41 @@ def test_texts_that_might_hold_several_statements(statement: str, expected: bool
     assert may_be_several(statement) is expected
 
 
+@contextmanager
+def guarded(database: Database) -> Iterator[Session]:
+    """Yield a guarded session in a transaction that has an id, as one that has passed a fence has."""
+    with database.engine().connect() as connection, connection.begin():
+        mine = connection.execute(sa.text("SELECT CAST(pg_current_xact_id() AS text)")).scalar_one()
+        with guarded_session(connection, "here", database.statements, mine) as session:
+            yield session
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SET app.tenant = 'a'", True),
+        ("-- why\n set role someone", True),
+        ("SET SESSION AUTHORIZATION x", True),
+        ("RESET ALL", True),
+        ("SELECT set_config('app.tenant', :tenant, false)", True),
+        ("SELECT set_config('a', 'b', true), set_config('c', 'd', false)", True),
+        ("SELECT pg_try_advisory_lock(1)", True),
+        ("SET LOCAL app.tenant = 'a'", False),
+        ("set transaction read only", False),
+        ("SET CONSTRAINTS ALL DEFERRED", False),
+        ("SELECT set_config('app.tenant', :tenant, true)", False),
+        ("SELECT pg_advisory_xact_lock(1)", False),
+        ("UPDATE settings SET role = 1", False),
+    ],
+)
+def test_statements_that_outlive_their_transaction(statement: str, expected: bool) -> None:
+    """What changes the session is seen; what ends with the transaction costs no connection."""
+    assert changes_session(statement) is expected
+
+
 def test_semicolons_within_one_statement_pass(database: Database) -> None:
     """Literals, comments and bodies may hold semicolons; an error stays the error that it was."""
-    with database.engine().connect() as connection, connection.begin(), guarded_session(connection, "here") as session:
-        session.execute(sa.text("SELECT 1"))  # as the fence does: only now the transaction has begun
+    with guarded(database) as session:
         assert session.execute(sa.text("SELECT 'a;b', 5 % 2 /* ; */ -- ; c")).one() == ("a;b", 1)
         session.execute(sa.text("DO $$ BEGIN PERFORM 1; END $$;"))
         session.execute(sa.text("CREATE TABLE public.here (note text); "))
@@ -78,7 +112,7 @@ def test_semicolons_within_one_statement_pass(database: Database) -> None:
 
 def test_several_statements_are_refused_after_an_error_too(database: Database) -> None:
     """What follows a database error may not smuggle an end in behind a savepoint's name."""
-    with database.engine().connect() as connection, connection.begin(), guarded_session(connection, "here") as session:
+    with guarded(database) as session:
         session.execute(sa.text("SAVEPOINT a"))
         with pytest.raises(sa.exc.DBAPIError):
             session.execute(sa.text("SELECT 1 / 0"))

@@ -75,6 +75,31 @@ def test_module_brings_all_its_complete_handlers(module: Callable[[str], str]) -
     assert type(registry.find("file.b", 2)).__name__ == "Two"
 
 
+def test_bases_need_not_be_able_to_run(module: Callable[[str], str]) -> None:
+    """A private name, `abstract = True`, or a subclass in the module make an incomplete class a base."""
+    name = module(
+        """
+        class _Private(Handler): pass
+        class Marked(Handler[A]): abstract = True
+        class Derived(AsyncHandler): pass
+        class One(Marked):
+            def handle(self, job, payload): pass
+        class Two(Derived):
+            payload_type = B
+            async def handle(self, job, payload): pass
+        """
+    )
+    assert sorted(type(one).__name__ for one in load_handlers([name]).handlers()) == ["One", "Two"]
+
+
+def test_queues_beside_the_handlers_are_told_or_refused() -> None:
+    """A queue that no payload names is told; a consumer for nothing but such queues would do nothing, ever."""
+    registry = Registry([handler(), handler(payload=OtherTask)])
+    assert registry.check_queues(["q", "elsewhere"]) == ["elsewhere"]
+    with pytest.raises(HandlerError, match=r"works for elsewhere, but its handlers' payloads go to other, q"):
+        registry.check_queues(["elsewhere"])
+
+
 def test_name_brings_one_handler(module: Callable[[str], str]) -> None:
     """`MODULE:NAME` loads that one alone; naming it twice is naming it once."""
     name = module(
@@ -92,10 +117,34 @@ BROKEN = {
     "no handler": ("", "", "defines no Handler"),
     "not a handler": ("X = 1", ":X", "is not a Handler"),
     "no such name": ("", ":Missing", "is not a Handler"),
-    "import error": ("import nowhere_to_be_found", "", "can't import"),
+    "import error": ("import nowhere_to_be_found", "", "imports 'nowhere_to_be_found', which can't be found"),
     "exit": ("raise SystemExit(0)", "", "SystemExit"),
     "raises": ("1 / 0", "", "ZeroDivisionError"),
-    "no payload": ("class X(Handler):\n    def handle(self, job, payload): pass", ":X", "is not a Handler"),
+    "no payload": ("class X(Handler):\n    def handle(self, job, payload): pass", ":X", "X names no payload"),
+    "one without payload": (
+        "class X(Handler):\n    def handle(self, job, payload): pass\n"
+        "class Y(Handler[A]):\n    def handle(self, job, payload): pass",
+        "",
+        "X names no payload",
+    ),
+    "one without handle": (
+        "class X(Handler[A]):\n    def handel(self, job, payload): pass\n"
+        "class Y(Handler[B]):\n    def handle(self, job, payload): pass",
+        "",
+        "X must define handle",
+    ),
+    "no payload class": (
+        "class P: kind = 'p'; version = 1; queue = 'q'\n"
+        "class X(Handler):\n    payload_type = P\n    def handle(self, job, payload): pass",
+        "",
+        "no Payload subclass: P",
+    ),
+    "no logical key": (
+        "class P(Payload):\n    kind: ClassVar[str] = 'p'\n"
+        "class X(Handler[P]):\n    def handle(self, job, payload): pass",
+        "",
+        "P, which must define logical_key",
+    ),
     "bad init": (
         "class X(Handler[A]):\n    def __init__(self): raise OSError('disk')\n    def handle(self, job, payload): pass",
         "",
@@ -163,6 +212,33 @@ BAD_DECLARATIONS: dict[str, dict[str, Any]] = {
     "unprintable handler_version": {"handler_version": "1\x1b[2J"},
     "long handler_version": {"handler_version": "x" * 101},
 }
+
+
+BAD_TYPES: dict[str, tuple[str, Any]] = {
+    "lease": ("lease must be a timedelta.*type int", 30),
+    "max_runtime": ("max_runtime must be a timedelta.*type float", 1.5),
+    "versions": ("versions must be a collection.*type int", 1),
+    "handler_version": ("handler_version must be a text.*type int", 2),
+    "retry": ("retry must be a RetryPolicy.*type int", 3),
+}
+
+
+@pytest.mark.parametrize("attribute", BAD_TYPES)
+def test_attributes_of_the_wrong_type_are_named(attribute: str) -> None:
+    """A number where a duration is wanted is told with attribute, nature and remedy, not as a TypeError."""
+    message, value = BAD_TYPES[attribute]
+    body = {"payload_type": Task, "handle": lambda *_: None, attribute: value}
+    with pytest.raises(HandlerError, match=message):
+        type("X", (Handler,), body)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "nature"), [("base", 2, "int"), ("cap", 60.0, "float"), ("factor", "2", "str")]
+)
+def test_retry_policies_of_the_wrong_type_are_named(field: str, value: Any, nature: str) -> None:
+    """A policy tells which of its fields has which wrong type."""
+    with pytest.raises(HandlerError, match=rf"RetryPolicy\.{field} must be a .*type {nature}"):
+        RetryPolicy(**{field: value})
 
 
 @pytest.mark.parametrize("case", BAD_DECLARATIONS)

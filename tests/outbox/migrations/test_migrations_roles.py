@@ -23,7 +23,8 @@ SCHEMA = 'weird "name" %s $function$ :x é'
 RELEASING = "due_queues release unrelease overdue_hints recover_hints stray_hints"
 KEEPING = f"{RELEASING} recover_leases expire_deadlines read_clock"
 CLAIMING = "claim own_claims refuse"
-WORKING = f"{CLAIMING} heartbeat fence complete retry fail attempt_outcomes load_checkpoint save_checkpoint"
+ENDING = "complete retry fail attempt_outcomes"
+WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint"
 USED_BY = {
     "writer": "enqueue find_committed get_job",
     "relay": KEEPING,

@@ -1,0 +1,59 @@
+"""What the log says of failed attempts: enough to notice and find them, never their payloads, and bounded."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from outbox.logs import RateLimited
+from outbox_consumer.endings import Ending, How
+
+__all__ = ["Telling"]
+
+_EVERY_S = 10.0
+# Further codes share one limit: a code may hold anything, an id for example.
+_CODES = 100
+_REASON_CHARACTERS = 200
+_OTHER = "another code"
+
+
+class Telling:
+    """Logs what became of failed attempts: for each event, kind and code one line in ten seconds. For one thread."""
+
+    def __init__(self) -> None:
+        self._limited = RateLimited(logging.getLogger("outbox.consumer"), every_s=_EVERY_S)
+        self._known: set[tuple[str, str]] = set()
+
+    def tell(self, item: Ending) -> None:
+        """Say that a job has failed for good (WARNING), or that it will be tried again (INFO); of others nothing."""
+        if item.how is How.FAIL:
+            self._say(logging.WARNING, "job failed", item)
+        elif item.how is How.RETRY:
+            self._say(logging.INFO, "attempt failed; trying again", item, wait_s=round(item.wait_s, 3))
+
+    def tell_torn(self, item: Ending) -> None:
+        """Say that user code committed the job's success by itself, so that what else it wrote may be missing."""
+        self._say(logging.ERROR, "apply() committed by itself; its job has succeeded, perhaps without effects", item)
+
+    def _say(self, level: int, event: str, item: Ending, *, wait_s: float | None = None) -> None:
+        claimed, failure = item.entry.claimed, item.failure
+        code = failure.code if failure is not None else "none"
+        facts: dict[str, Any] = {
+            "job": claimed.lease.job_id,
+            "kind": claimed.kind,
+            "attempt": claimed.attempt,
+            "code": code,
+        }
+        if wait_s is not None:
+            facts["wait_s"] = wait_s
+        if failure is not None and failure.message:
+            facts["reason"] = failure.message[:_REASON_CHARACTERS]
+        key = f"{event}: {claimed.kind}: {self._limited_code(claimed.kind, code)}"
+        self._limited.log(level, event, key=key, **facts)
+
+    def _limited_code(self, kind: str, code: str) -> str:
+        if (kind, code) not in self._known:
+            if len(self._known) >= _CODES:
+                return _OTHER
+            self._known.add((kind, code))
+        return code
