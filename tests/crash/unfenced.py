@@ -19,7 +19,10 @@ _TOKENS = (
     "JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token",
     "JOIN ended AS e ON e.job_id = o.job_id",
 )
-_LETS_ALL_PASS = "SELECT e.job_id FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[])) AS e(job_id, token)"
+_LETS_ALL_PASS = (
+    "SELECT e.job_id, CAST(pg_current_xact_id() AS text) AS transaction_id"
+    " FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[])) AS e(job_id, token)"
+)
 
 
 def token_ignored(stage: Stage) -> None:

@@ -18,11 +18,14 @@ _TICK_S = 0.1
 class Director:
     """Holds what every scene needs: the stage, the eyes on the database, the load, the screen."""
 
-    def __init__(self, stage: Stage, observer: Observer, load: Load, screen: Screen) -> None:
+    def __init__(
+        self, stage: Stage, observer: Observer, load: Load, screen: Screen, check: Callable[[], None] = lambda: None
+    ) -> None:
         self.stage = stage
         self.observer = observer
         self.load = load
         self.screen = screen
+        self._check = check
 
     @property
     def plan(self) -> Plan:
@@ -36,8 +39,9 @@ class Director:
     def tick(self) -> Snapshot:
         """Look at everything once.
 
-        Raises DemoError when a process has ended by itself or a request was refused.
+        Raises DemoError when a process has ended by itself or a request was refused, and what an interrupt asked for.
         """
+        self._check()
         ended = self.stage.failed()
         if ended is not None:
             raise DemoError(f"{ended.name} ended by itself with exit status {ended.popen.returncode}")

@@ -2,11 +2,10 @@
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 import httpx
 
@@ -41,21 +40,22 @@ def run(*, quiet: bool = False, plan: Plan | None = None) -> Verdict:
     and KeyboardInterrupt on SIGINT or SIGTERM. Everything that was started has ended by then.
     """
     check_found()
-    with _terminable(), Screen(quiet=quiet) as screen:
-        verdict = _perform(plan or Plan(), screen)
+    with _Interrupts() as interrupts, Screen(quiet=quiet) as screen:
+        verdict = _perform(plan or Plan(), screen, interrupts)
         screen.show(verdict)
         return replace(verdict, seconds=round(screen.elapsed_s, 1))
 
 
-def _perform(plan: Plan, screen: Screen) -> Verdict:
+def _perform(plan: Plan, screen: Screen, interrupts: "_Interrupts") -> Verdict:
     wanted = keys(Accounts.load(), plan.statements)
     with open_stage(plan, screen.say) as stage:
         try:
             url = _start(stage)
             engine = open_engine(stage.database_url, pool_size=2)
             load = Load(url, wanted, plan)
+            interrupts.deferred = True
             try:
-                return _scenes(Director(stage, Observer(engine), load, screen))
+                return _scenes(Director(stage, Observer(engine), load, screen, interrupts.check))
             finally:
                 load.close()
                 engine.dispose()
@@ -130,15 +130,29 @@ def _read(log: Path) -> str:
         return "(no log)"
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the demonstration as Ctrl-C does, with everything put away."""
+class _Interrupts:
+    """Ctrl-C and SIGTERM. While the show runs, the first one waits for the next look at everything: raised just
+    anywhere, it could leave a thread pool half started, and the end would wait for that for ever.
+    """
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def __init__(self) -> None:
+        self.deferred = False
+        self._asked = False
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def check(self) -> None:
+        """Raise what was put off."""
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._asked or not self.deferred:
+            raise KeyboardInterrupt
+        self._asked = True
