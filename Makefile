@@ -57,6 +57,10 @@ demo: $(READY) ## Run the worked example for real: crash a consumer, restart the
 test: $(READY) ## Run the tests; TEST_ARGS goes to pytest
 	@$(BIN)/python -m pytest -n 2 $(TEST_ARGS)
 
+.PHONY: soak
+soak: $(READY) ## Run the tests that take minutes each, such as a job that outlives the broker's patience
+	@$(BIN)/python -m pytest -m soak tests/consumer/test_soak.py $(TEST_ARGS)
+
 .PHONY: check
 check: $(READY) lint types lock-check ## Lint, formatting, types, import layers, lock file
 
