@@ -165,7 +165,8 @@ def test_recovery_converges_where_a_relay_dies_in_it(
     eventually(mark.exists)
     assert child.wait(5) == -signal.SIGKILL
     launch()
-    assert eventually(broker.hints) == [job]
+    # The dead relay's other thread may have released the job a moment before: then its hint counts as lost first.
+    assert eventually(broker.hints, within_s=20) == [job]
     rows = database.rows("SELECT number, outcome, lease_token FROM {s}.attempts WHERE job_id = %s", job)
     assert rows == [(1, "lease_lost", claimed.lease.token)]
 
