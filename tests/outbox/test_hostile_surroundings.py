@@ -13,6 +13,7 @@ from outbox import enqueue_many
 from outbox.keeping import recover_leases
 from outbox.link import Link
 from outbox.reading import show_job
+from outbox.urls import sqlalchemy_engine
 from support.database import Database
 from support.jobs import notes, running, submit
 from support.waiting import until
@@ -114,3 +115,11 @@ def test_a_forked_child_keeps_no_session_alive(database: Database) -> None:
     finally:
         os.close(writing)
         os.waitpid(child, 0)
+
+
+def test_engines_prepare_nothing_on_the_server(database: Database) -> None:
+    """A transaction pooler may stand in between: however often a statement runs, the session holds none prepared."""
+    with database.keep(sqlalchemy_engine(database.url)).connect() as connection:
+        for _ in range(10):
+            connection.execute(sa.text("SELECT CAST(:n AS integer)"), {"n": 1})
+        assert connection.execute(sa.text("SELECT count(*) FROM pg_prepared_statements")).scalar() == 0
