@@ -1,16 +1,16 @@
 """The write helper: a job and its outbox row, in the caller's transaction, in one round trip.
 
 It takes what the caller already has, a `Session`, a `Connection` or their async twins, with any PostgreSQL driver.
-It never commits, never
-flushes, never talks to the broker, and keeps nothing in memory: what a rollback takes away was never there.
+It never commits, never flushes, never talks to the broker, and keeps nothing in memory: what a rollback takes away was
+never there.
 
 What each isolation level gives when two transactions race on one key:
 
 - READ COMMITTED: the second waits for the first to end, then gets the first's job (`created=False`), or its own if
   the first rolled back.
 - REPEATABLE READ, SERIALIZABLE: the same, although this transaction's snapshot can't see the other's job: it is
-  looked up on a separate, short-lived connection. Under SERIALIZABLE the commit itself may still fail with SQLSTATE
-  40001 as it may for any statement that reads; retry the whole transaction then.
+  looked up on a separate, short-lived connection. Under SERIALIZABLE, PostgreSQL may end a transaction in a race with
+  SQLSTATE 40001 at any of its statements, this one and the commit included; run the whole transaction again then.
 """
 
 from __future__ import annotations
