@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from outbox.relaying import recover_hints, release, unrelease
 from support.database import Database
 from support.invariants import check_invariants
 from support.jobs import BROKEN, take
+from support.waiting import until
 
 Role = Callable[[Link, random.Random], object]
 
@@ -30,12 +30,15 @@ TERMS = [Ability("test.note", 1, 0.2, 20, "h")]
 
 
 class Crowd:
-    """Hammers one set of jobs until the time is over; counts turns and errors by role."""
+    """Hammers one set of jobs for some seconds, and on until enough has happened; counts turns and errors by role."""
 
-    def __init__(self, database: Database, ids: Sequence[UUID], seconds: float) -> None:
+    def __init__(
+        self, database: Database, ids: Sequence[UUID], seconds: float, enough: Callable[[Crowd], bool]
+    ) -> None:
         self.database = database
         self.ids = ids
         self.seconds = seconds
+        self.enough = enough
         self.leases: list[Lease] = []
         self.broken: list[str] = []
         self.errors: Counter[str] = Counter()
@@ -43,6 +46,7 @@ class Crowd:
         self._engine = database.engine()
         self._watcher = Database(database.url, database.schema)
         self._seeds = itertools.count()
+        self._stop = threading.Event()
 
     def run(self) -> None:
         """Run every role, some of them twice, each in a thread of its own."""
@@ -50,10 +54,17 @@ class Crowd:
             self.claiming, self.claiming, self.relaying, self.beating, self.keeping, self.keeping, self.completing,
             self.completing, self.retrying, self.handing_back, self.failing, self.cancelling, self.checking,
         ]  # fmt: skip
-        self._until = time.monotonic() + self.seconds
+        self._stop.clear()
         try:
             with ThreadPoolExecutor(len(roles)) as pool:
-                list(pool.map(self._loop, roles))
+                loops = [pool.submit(self._loop, role) for role in roles]
+                try:
+                    self._stop.wait(self.seconds)
+                    until(lambda: self._stop.is_set() or self.enough(self), within_s=60, every_s=0.1)
+                finally:
+                    self._stop.set()
+            for loop in loops:
+                loop.result()
         finally:
             self._watcher.close()
 
@@ -94,10 +105,11 @@ class Crowd:
         fail(link, [(lease, BROKEN) for lease in self._some(rng, 2)])
 
     def cancelling(self, _: Link, rng: random.Random) -> None:
-        """Cancel one, now and then."""
+        """Cancel one, now and then: most likely one that runs."""
+        job_id = self.leases[-1].job_id if self.leases else rng.choice(self.ids)
         with self._engine.begin() as connection:
-            cancel(connection, rng.choice(self.ids), by="me", reason="test")
-        threading.Event().wait(0.05)
+            cancel(connection, job_id, by="me", reason="test")
+        self._stop.wait(0.05)
 
     def checking(self, *_: object) -> None:
         """Hold the invariants while everything moves."""
@@ -111,9 +123,12 @@ class Crowd:
         name = role.__name__
         link = self.database.link(f"crowd/{name}")
         rng = random.Random(next(self._seeds))
-        while time.monotonic() < self._until:
+        while not self._stop.is_set():
             try:
                 role(link, rng)
                 self.done[name] += 1
             except psycopg.Error as error:
                 self.errors[f"{name}: {error.sqlstate}"] += 1
+            except BaseException:
+                self._stop.set()  # a defect of this test's own; the loops must not run on without this one
+                raise
