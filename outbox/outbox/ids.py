@@ -11,14 +11,24 @@ import os
 import time
 from uuid import UUID
 
-__all__ = ["new_id"]
+__all__ = ["new_ids"]
 
 _NS_PER_MS = 1_000_000
+_RANDOM_BYTES = 8
+_RANDOM = (1 << 62) - 1
+_VERSION_AND_VARIANT = 0x7 << 76 | 0x2 << 62
 
 
-def new_id() -> UUID:
-    """Return a new UUIDv7. Its time part orders storage and listings only; nothing decides by it."""
+def new_ids(count: int) -> list[UUID]:
+    """Return new UUIDv7s, ascending. Their time part orders storage and listings only; nothing decides by it."""
+    random = os.urandom(_RANDOM_BYTES * count)
+    return [
+        _new_id(int.from_bytes(random[start : start + _RANDOM_BYTES], "big"))
+        for start in range(0, len(random), _RANDOM_BYTES)
+    ]
+
+
+def _new_id(random: int) -> UUID:
     milliseconds, rest_ns = divmod(time.time_ns(), _NS_PER_MS)
     fraction = rest_ns * 4096 // _NS_PER_MS
-    random = int.from_bytes(os.urandom(8), "big") & (1 << 62) - 1
-    return UUID(int=(milliseconds & (1 << 48) - 1) << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | random)
+    return UUID(int=(milliseconds & (1 << 48) - 1) << 80 | fraction << 64 | _VERSION_AND_VARIANT | random & _RANDOM)

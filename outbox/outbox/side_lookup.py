@@ -1,11 +1,13 @@
-"""A read beside the caller's transaction, for the one case in which its own snapshot is too old to see a rival's
-committed job.
+"""Who holds a key that is taken: as the writer's statement tells it, or, for the one case in which the caller's own
+snapshot is too old to see a rival's committed job, by a read beside the caller's transaction.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
@@ -13,12 +15,25 @@ from sqlalchemy.pool import NullPool
 from outbox.statements import Statements
 from outbox.submission import Submission
 
-__all__ = ["find_committed"]
+__all__ = ["Holder", "find_committed", "holders_of"]
+
+
+class Holder(NamedTuple):
+    """The job that holds a key."""
+
+    id: UUID
+    state: str
+    digest: str
+
+
+def holders_of(answer: str) -> list[Holder | None]:
+    """Read what `enqueue` answers: a holder for each job given, None for one that its snapshot can't see."""
+    return [job_id and Holder(UUID(job_id), state, digest) for job_id, state, digest in json.loads(answer)]
 
 
 def find_committed(
-    connection: sa.Connection, statements: Statements, submissions: Sequence[Submission]
-) -> list[Any | None]:
+    connection: sa.Connection, statements: Statements, tenant: str, submissions: Sequence[Submission]
+) -> list[Holder | None]:
     """Return, for each submission, the committed job that holds its key, or None. One connection serves them all.
 
     It is made as the caller's pool makes its own, but outside that pool: twenty threads that hold twenty pooled
@@ -27,7 +42,7 @@ def find_committed(
     if not submissions:
         return []
     with _beside(connection.engine).connect() as aside:
-        return [_find(aside, statements, submission) for submission in submissions]
+        return [_find(aside, statements, tenant, submission) for submission in submissions]
 
 
 def _beside(engine: sa.Engine) -> sa.Engine:
@@ -41,7 +56,8 @@ def _beside(engine: sa.Engine) -> sa.Engine:
     return beside.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def _find(aside: sa.Connection, statements: Statements, submission: Submission) -> Any | None:
-    key = {"tenant": submission.tenant, "kind": submission.kind, "logical_key": submission.logical_key}
+def _find(aside: sa.Connection, statements: Statements, tenant: str, submission: Submission) -> Holder | None:
+    key = {"tenant": tenant, "kind": submission.kind, "logical_key": submission.logical_key}
     rows = statements.run_within(aside, "find_committed", key)
-    return rows[0] if rows else None
+    # Some drivers give a UUID, others its text.
+    return Holder(UUID(str(rows[0].job_id)), rows[0].job_state, rows[0].job_digest) if rows else None

@@ -75,6 +75,15 @@ class Statements:
         result = connection.execute(self.for_sqlalchemy(name), dict(parameters))
         return list(result.all()) if result.returns_rows else []
 
+    def value_within(self, connection: sa.Connection, name: str, parameters: Mapping[str, Any]) -> Any:
+        """Execute inside a transaction of the user's and return the one value of the one row.
+
+        Where the driver's placeholders are psycopg's, the text goes to it as it is, which spares SQLAlchemy's compiler.
+        """
+        if connection.dialect.paramstyle == "pyformat":
+            return connection.exec_driver_sql(self.for_psycopg(name), dict(parameters)).scalar()
+        return connection.execute(self.for_sqlalchemy(name), dict(parameters)).scalar()
+
 
 @cache
 def statements_for(schema: str) -> Statements:

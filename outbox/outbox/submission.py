@@ -1,43 +1,39 @@
-"""From a payload and its options to the row that the writer sends: every check that needs no database. Pure."""
+"""From payloads and options to the text that the writer sends: every check that needs no database. Pure."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
 from uuid import UUID
 
-from outbox.ids import new_id
+from outbox.ids import new_ids
 from outbox_schemas import NameRefused, Payload, PayloadError
 from outbox_schemas.names import check_instant, check_name, check_priority, check_tenant
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
-__all__ = ["Submission", "rows_json"]
+__all__ = ["Options", "Submission", "jobs_text", "submissions_of"]
 
 _MAX_ATTEMPTS = 10_000
 _CORRELATION_BYTES = 200
+# No value can hold these control characters: names and keys are printable, and JSON writes them as escapes.
+_BETWEEN_COLUMNS = "\x1e"
+_BETWEEN_VALUES = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
-    """One checked job, ready to be written."""
+class Options:
+    """What is the same for all jobs of a call, checked once."""
 
-    id: UUID
     tenant: str
-    kind: str
-    logical_key: str
-    digest: str
-    row: str
-
-    @property
-    def sort_key(self) -> tuple[bytes, bytes, bytes]:
-        """The order in which keys are written: byte by byte, as the database's "C" collation has it."""
-        return self.tenant.encode(), self.kind.encode(), self.logical_key.encode()
+    column: str
+    max_payload_bytes: int
 
     @classmethod
     def of(
         cls,
-        payload: Payload,
         *,
         tenant: str = "default",
         priority: int = 0,
@@ -46,55 +42,88 @@ class Submission:
         max_attempts: int | None = None,
         correlation_id: str | None = None,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
-    ) -> Submission:
-        """Check everything and build the row.
-
-        Raises:
-            PayloadError: the payload is no `Payload`, can't be held exactly, or is too large.
-            NameRefused: the tenant, key, priority, instant or another option is out of bounds.
-        """
-        if not isinstance(payload, Payload) or not hasattr(type(payload), "kind"):
-            raise PayloadError("payload", f"must be a Payload with a kind, not {type(payload).__name__}")
-        job_id, key = new_id(), payload.checked_key()
-        document = payload.to_document(max_payload_bytes)
-        kind = check_name("kind", type(payload).kind)
-        fields = {
-            "id": str(job_id),
-            "tenant": check_tenant(tenant),
-            "kind": kind,
-            "logical_key": key,
-            "version": type(payload).version,
-            "queue": check_name("queue", type(payload).queue),
-            "priority": check_priority(priority),
-            "digest": document.digest.hex(),
-            "run_at": None if run_at is None else check_instant("run_at", run_at).isoformat(),
-            "deadline_at": None if deadline is None else check_instant("deadline", deadline).isoformat(),
-            "max_attempts": _check_max_attempts(max_attempts),
-            "correlation_id": _check_correlation(correlation_id),
-        }
+    ) -> Options:
+        """Check every option. Raises `NameRefused` for one that is out of bounds."""
+        values = (
+            check_tenant(tenant),
+            str(check_priority(priority)),
+            "" if run_at is None else check_instant("run_at", run_at).isoformat(),
+            "" if deadline is None else check_instant("deadline", deadline).isoformat(),
+            "" if max_attempts is None else str(_check_max_attempts(max_attempts)),
+            "" if correlation_id is None else _check_correlation(correlation_id),
+        )
         if run_at is not None and deadline is not None and deadline <= run_at:
             raise NameRefused("deadline", "is not later than run_at; the job could never run")
-        # The payload's text goes in as it is: its digest and its numbers are those that were checked.
-        row = f'{json.dumps(fields)[:-1]},"payload":{document.text}}}'
-        return cls(job_id, tenant, kind, key, document.digest.hex(), row)
+        return cls(tenant, _BETWEEN_VALUES.join(values), max_payload_bytes)
 
 
-def rows_json(submissions: list[Submission]) -> str:
-    """Return the JSON array that the writer's statement takes; `n` tells each row's place in it."""
-    return "[" + ",".join(f'{{"n":{n},{submission.row[1:]}' for n, submission in enumerate(submissions)) + "]"
+class Submission(NamedTuple):
+    """One checked job, ready to be written.
+
+    Its natural order is that in which keys are written: code points sort as the bytes of UTF-8 do, which is how the
+    database's "C" collation has it. Of equal keys, the first submitted comes first.
+    """
+
+    kind: str
+    logical_key: str
+    number: int
+    id: UUID
+    version: int
+    queue: str
+    digest: str
+    payload: str
 
 
-def _check_max_attempts(value: int | None) -> int | None:
-    if value is None:
-        return None
+def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submission]:
+    """Check every payload and give each its id, in the order given.
+
+    Raises:
+        PayloadError: one is no `Payload`, can't be held exactly, or is too large.
+        NameRefused: its key, kind or queue is out of bounds.
+    """
+    given = list(payloads)
+    limit = options.max_payload_bytes
+    return [
+        _checked(payload, number, job_id, limit)
+        for number, (payload, job_id) in enumerate(zip(given, new_ids(len(given)), strict=True))
+    ]
+
+
+def jobs_text(submissions: Sequence[Submission], options: Options) -> str:
+    """Return the jobs as the writer's statements take them: the options, then a column of values for each property."""
+    kinds, keys, _, ids, versions, queues, digests, payloads = zip(*submissions, strict=True)
+    columns = ([job_id.hex for job_id in ids], kinds, keys, map(str, versions), queues, digests, payloads)
+    return _BETWEEN_COLUMNS.join((options.column, *map(_BETWEEN_VALUES.join, columns)))
+
+
+def _checked(payload: Payload, number: int, job_id: UUID, max_bytes: int) -> Submission:
+    cls = type(payload)
+    if not _is_payload(cls):
+        raise PayloadError("payload", f"must be a Payload with a kind, not {cls.__name__}")
+    key = payload.checked_key()
+    text, digest = payload.to_document(max_bytes)
+    kind, queue = _check_names(cls.kind, cls.queue)
+    return Submission(kind, key, number, job_id, cls.version, queue, digest.hex(), text)
+
+
+@lru_cache(maxsize=1024)
+def _is_payload(cls: type) -> bool:
+    return issubclass(cls, Payload) and hasattr(cls, "kind")
+
+
+@lru_cache(maxsize=1024)
+def _check_names(kind: str, queue: str) -> tuple[str, str]:
+    """Names were checked when their class was defined; this is for a class that was changed since."""
+    return check_name("kind", kind), check_name("queue", queue)
+
+
+def _check_max_attempts(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_ATTEMPTS:
         raise NameRefused("max_attempts", f"must be a whole number from 1 to {_MAX_ATTEMPTS}")
     return value
 
 
-def _check_correlation(value: str | None) -> str | None:
-    if value is None:
-        return None
+def _check_correlation(value: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 1 <= len(value.encode()) <= _CORRELATION_BYTES:
         raise NameRefused("correlation_id", f"must be printable text of 1 to {_CORRELATION_BYTES} bytes")
     return value

@@ -16,18 +16,18 @@ What each isolation level gives when two transactions race on one key:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
-from uuid import UUID
+from itertools import pairwise
+from typing import TypedDict, Unpack
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from outbox.side_lookup import find_committed
-from outbox.statements import statements_for
-from outbox.submission import Submission, rows_json
+from outbox.side_lookup import Holder, find_committed, holders_of
+from outbox.statements import Statements, statements_for
+from outbox.submission import Options, Submission, jobs_text, submissions_of
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, NameRefused, Payload, SubmissionUnresolved
 
 __all__ = [
@@ -93,8 +93,9 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         LogicalKeyConflict: the key belongs to a job with another payload or version. The transaction stays healthy.
         SubmissionUnresolved: the key is taken, but its job was deleted while we looked, again and again.
     """
-    submission = Submission.of(payload, **options)
-    return _write(connection_of(target), [submission], schema_of(target, schema))[0]
+    checked = Options.of(**options)
+    submissions = submissions_of((payload,), checked)
+    return _write(_writable(target), submissions, checked, statements_for(schema_of(target, schema)))[0]
 
 
 def enqueue_many(
@@ -103,35 +104,31 @@ def enqueue_many(
     """Write many jobs, all or none, in the caller's transaction; answers come in the order of the payloads.
 
     Options apply to each. A thousand jobs share a statement. A key that occurs twice among the payloads makes one
-    job. Conflicts and bounds are as in `enqueue`; when one payload is refused, a savepoint takes back what this call
-    had written.
+    job. Conflicts and bounds are as in `enqueue`; when one payload is refused, nothing that this call had written is
+    left, and the transaction stays healthy.
     """
-    submissions = [Submission.of(payload, **options) for payload in payloads]
+    checked = Options.of(**options)
+    submissions = submissions_of(payloads, checked)
     if not submissions:
         return []
     # All callers take the keys in one order, over all their statements, so that none can wait for another in a circle.
-    order = sorted(range(len(submissions)), key=lambda number: submissions[number].sort_key)
-    name = schema_of(target, schema)
-    connection = connection_of(target)
-    _check_target(connection)
-    refs: dict[int, JobRef] = {}
-    with connection.begin_nested():
-        for start in range(0, len(order), _BATCH):
-            numbers = order[start : start + _BATCH]
-            refs.update(zip(numbers, _write(connection, [submissions[n] for n in numbers], name), strict=True))
-    return [refs[number] for number in range(len(submissions))]
+    ordered = sorted(submissions)
+    refs = _write_many(_writable(target), ordered, checked, statements_for(schema_of(target, schema)))
+    by_number = {submission.number: ref for submission, ref in zip(ordered, refs, strict=True)}
+    return [by_number[submission.number] for submission in submissions]
 
 
 async def enqueue_async(
     target: AsyncTarget, payload: Payload, *, schema: str | None = None, **options: Unpack[SubmitOptions]
 ) -> JobRef:
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
-    submission = Submission.of(payload, **options)
+    checked = Options.of(**options)
+    submissions = submissions_of((payload,), checked)
     if isinstance(target, async_scoped_session):
         target = target()
     if isinstance(target, AsyncSession | AsyncConnection):
         return await target.run_sync(
-            lambda inner: _write(connection_of(inner), [submission], schema_of(inner, schema))[0]
+            lambda inner: _write(_writable(inner), submissions, checked, statements_for(schema_of(inner, schema)))[0]
         )
     raise TypeError(f"enqueue_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
 
@@ -160,41 +157,78 @@ def schema_of(target: Target, schema: str | None) -> str:
     return str(own) if own else os.environ.get("OUTBOX_SCHEMA") or "outbox"
 
 
-def _check_target(connection: sa.Connection) -> None:
+def _writable(target: Target) -> sa.Connection:
+    connection = connection_of(target)
     if connection.dialect.name != "postgresql":
         raise NameRefused("target", f"speaks {connection.dialect.name}; jobs live in PostgreSQL")
     if getattr(connection.connection.dbapi_connection, "autocommit", False):
         raise NameRefused(
             "target", "is in AUTOCOMMIT mode, so the job would not commit with your rows; give it a transaction"
         )
+    return connection
 
 
-def _write(connection: sa.Connection, submissions: list[Submission], schema: str) -> list[JobRef]:
-    _check_target(connection)
-    statements = statements_for(schema)
+def _write_many(
+    connection: sa.Connection, ordered: list[Submission], options: Options, statements: Statements
+) -> list[JobRef]:
+    batches = [ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH)]
+    # One statement that writes all or nothing needs no savepoint around it.
+    alone = len(batches) == 1
+    if alone and (refs := _write_new(connection, ordered, options, statements)):
+        return refs
+    with connection.begin_nested():
+        return [
+            ref
+            for batch in batches
+            for ref in (
+                (not alone and _write_new(connection, batch, options, statements))
+                or _write(connection, batch, options, statements)
+            )
+        ]
+
+
+def _write_new(
+    connection: sa.Connection, ordered: Sequence[Submission], options: Options, statements: Statements
+) -> list[JobRef]:
+    """Write jobs if all their keys are free, else nothing: the usual case of a batch, and the faster statement."""
+    if len(ordered) == 1 or any(one[:2] == other[:2] for one, other in pairwise(ordered)):
+        return []
+    written = statements.value_within(connection, "enqueue_new", {"jobs": jobs_text(ordered, options)})
+    return [_created(submission) for submission in ordered] if written else []
+
+
+def _write(
+    connection: sa.Connection, ordered: Sequence[Submission], options: Options, statements: Statements
+) -> list[JobRef]:
+    """Write jobs, or find who holds their keys."""
     refs: dict[int, JobRef] = {}
-    waiting = dict(enumerate(submissions))
+    waiting = ordered
     for _ in range(_TRIES):
-        numbers, batch = list(waiting), list(waiting.values())
-        rows = {row.ordinal: row for row in statements.run_within(connection, "enqueue", {"rows": rows_json(batch)})}
-        unseen = [ordinal for ordinal, row in rows.items() if row.job_id is None]
-        rows |= zip(unseen, find_committed(connection, statements, [batch[n] for n in unseen]), strict=True)
-        for ordinal, row in rows.items():
-            if row is not None:
-                refs[numbers[ordinal]] = _reference(batch[ordinal], row)
-                del waiting[numbers[ordinal]]
+        answer = statements.value_within(connection, "enqueue", {"jobs": jobs_text(waiting, options)})
+        if answer is None:
+            refs |= {submission.number: _created(submission) for submission in waiting}
+        else:
+            holders = holders_of(answer)
+            unseen = [submission for submission, holder in zip(waiting, holders, strict=True) if holder is None]
+            found = iter(find_committed(connection, statements, options.tenant, unseen))
+            for submission, holder in zip(waiting, holders, strict=True):
+                if known := holder or next(found):
+                    refs[submission.number] = _reference(submission, known, options.tenant)
+        waiting = [submission for submission in waiting if submission.number not in refs]
         if not waiting:
-            return [refs[number] for number in range(len(submissions))]
+            return [refs[submission.number] for submission in ordered]
     raise SubmissionUnresolved(
         "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
     )
 
 
-def _reference(submission: Submission, row: Any) -> JobRef:
-    created = bool(getattr(row, "created", False))
-    job_id = row.job_id if isinstance(row.job_id, UUID) else UUID(str(row.job_id))
-    if not created and row.job_digest != submission.digest:
+def _created(submission: Submission) -> JobRef:
+    return JobRef(id=submission.id, created=True, state=JobState.READY)
+
+
+def _reference(submission: Submission, holder: Holder, tenant: str) -> JobRef:
+    if holder.id != submission.id and holder.digest != submission.digest:
         raise LogicalKeyConflict(
-            tenant=submission.tenant, kind=submission.kind, logical_key=submission.logical_key, job_id=job_id
+            tenant=tenant, kind=submission.kind, logical_key=submission.logical_key, job_id=holder.id
         )
-    return JobRef(id=job_id, created=created, state=JobState(row.job_state))
+    return JobRef(id=holder.id, created=holder.id == submission.id, state=JobState(holder.state))

@@ -46,6 +46,8 @@ def check_key(value: object) -> str:
     """
     if not isinstance(value, str):
         raise NameRefused("logical_key", f"must be text, not {type(value).__name__}")
+    if 1 <= len(value) <= KEY_BYTES and value.isascii() and value.isprintable():
+        return value
     found = _UNPRINTABLE.search(value)
     if found:
         raise NameRefused(

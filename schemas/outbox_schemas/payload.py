@@ -4,14 +4,13 @@ key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import PydanticSerializationError
 
 from outbox_schemas.errors import PayloadError
-from outbox_schemas.exactness import as_stored, check_exact, digest
+from outbox_schemas.exactness import as_stored, check_exact, is_plainly_exact, text_digest
 from outbox_schemas.names import check_key, check_name
 
 __all__ = ["MAX_PAYLOAD_BYTES", "Document", "Payload"]
@@ -19,8 +18,10 @@ __all__ = ["MAX_PAYLOAD_BYTES", "Document", "Payload"]
 MAX_PAYLOAD_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+_NUL = "\\u0000"
+
+
+class Document(NamedTuple):
     """A payload in the form that is stored: its JSON text, and the digest of its canonical form."""
 
     text: str
@@ -77,14 +78,39 @@ class Payload(BaseModel):
         The text is read back and compared before it leaves, so a field type that JSON would silently change is
         refused here and not discovered by a handler.
         """
-        text = self._exact_json()
-        size = len(text.encode())
+        text = self._plain_json()
+        surely = text is not None
+        if text is None:
+            text = self._exact_json()
+        size = len(text) if text.isascii() else len(text.encode())
         if size > max_bytes:
             raise PayloadError(
                 "payload", f"has {size} bytes as JSON; {max_bytes} are allowed: store it elsewhere and send a reference"
             )
-        self._check_round_trip(text)
-        return Document(text=text, digest=digest([self.version, from_json(text)]))
+        if not surely:
+            self._check_round_trip(text)
+        return Document(text=text, digest=text_digest(self.version, text))
+
+    def _plain_json(self) -> str | None:
+        """Return the text if a few cheap looks show that it is exact, as they do for nearly all payloads.
+
+        After None, `_exact_json` and `_check_round_trip` accept it all the same, or name the field and the reason.
+        """
+        if self.__pydantic_extra__ or not is_plainly_exact(self.__dict__):
+            return None
+        write = self.__pydantic_serializer__.to_json
+        try:
+            written = write(self, round_trip=True, by_alias=True, warnings=False)
+            text = written.decode()
+            again = self.__pydantic_validator__.validate_json(as_stored(text))
+            # The first compares values, the second how they are written: 1 equals True and 1.0.
+            same = (
+                again.__dict__ == self.__dict__
+                and write(again, round_trip=True, by_alias=True, warnings=False) == written
+            )
+        except (PydanticSerializationError, ValueError, TypeError):
+            return None
+        return text if same and again.__pydantic_private__ == self.__pydantic_private__ and _NUL not in text else None
 
     def _exact_json(self) -> str:
         try:

@@ -68,7 +68,7 @@ def test_the_header_names_every_parameter(name: str) -> None:
 def test_every_table_is_qualified(name: str) -> None:
     """No table or function of ours is found through the search path."""
     text = body_of(name)
-    for table in [*TABLES, "clock", "enqueue_1", "write_jobs_1"]:
+    for table in [*TABLES, "clock", "enqueue_1", "enqueue_new_1", "write_jobs_1"]:
         for found in re.finditer(
             rf"\b(?:FROM|JOIN|INTO|UPDATE|,|\()\s+{table}\b(?!\s*AS\b\s*(?:MATERIALIZED)?\s*\()", text
         ):

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import InvalidSubmission, NameRefused, PayloadError, enqueue, enqueue_many
-from outbox.submission import Submission
+from outbox.submission import Options
 from outbox_schemas import Payload
 from support.database import Database
 from support.jobs import Note
@@ -143,7 +143,7 @@ def test_a_payload_without_a_key_says_so(untouchable: sa.Connection) -> None:
 def test_a_deadline_after_run_at_is_fine_in_any_zone() -> None:
     """Instants are compared, not their local readings."""
     run_at = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=12)))
-    assert Submission.of(Note(key="k"), run_at=run_at, deadline=datetime(2030, 1, 1, 1, tzinfo=UTC))
+    assert Options.of(run_at=run_at, deadline=datetime(2030, 1, 1, 1, tzinfo=UTC))
 
 
 def test_autocommit_is_refused(database: Database) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_schemas import Payload, PayloadError, digest
-from outbox_schemas.exactness import MAX_DEPTH, MAX_INT_DIGITS
+from outbox_schemas.exactness import MAX_DEPTH, MAX_INT_DIGITS, as_stored, text_digest
 
 
 class Anything(Payload):
@@ -224,3 +224,64 @@ def test_any_json_value_survives_or_is_refused(value: Any) -> None:
     again = Anything.model_validate_json(document.text)
     assert again.value == value
     assert again.to_document().digest == document.digest == digest([1, {"value": value}])
+
+
+@given(json_values)
+def test_the_cheap_look_accepts_nothing_that_the_thorough_one_refuses(value: Any) -> None:
+    """What is stored without the walk over paths is, byte by byte, what would have been stored after it."""
+    payload = Anything.model_construct(value=value)
+    text = payload._plain_json()
+    if text is not None:
+        assert payload._exact_json() == text
+        payload._check_round_trip(text)
+
+
+@given(st.dictionaries(st.text(max_size=5), json_values, max_size=5), st.integers(1, 9))
+def test_the_digest_of_a_text_is_that_of_its_document(document: dict[str, Any], version: int) -> None:
+    """Whether a text is canonical already or has to be written anew makes no difference."""
+    try:
+        text = Anything(value=document).to_document().text
+    except PayloadError:
+        return
+    inner = text.removeprefix('{"value":').removesuffix("}")
+    assert text_digest(version, inner) == digest([version, document])
+
+
+class Whole(Payload):
+    """Declares a whole number."""
+
+    kind: ClassVar[str] = "whole"
+    number: int
+
+    def logical_key(self) -> str:
+        """Return the number."""
+        return str(self.number)
+
+
+@pytest.mark.parametrize("value", [Decimal(1), "1", [1]])
+def test_an_unchecked_value_of_another_type_is_refused(value: Any) -> None:
+    """What equals its declared type's value but is written otherwise does not slip in past the model's checks."""
+    with pytest.raises(PayloadError):
+        Whole.model_construct(number=value).to_document()
+
+
+def test_instants_hidden_in_containers_are_found() -> None:
+    """A naive datetime is refused however deep it lies, an aware one of a declared type is not."""
+
+    class Instants(Payload):
+        """Holds instants by name."""
+
+        kind: ClassVar[str] = "instants"
+        at: dict[str, list[datetime]]
+
+    aware = Instants(at={"a": [datetime(2025, 1, 1, tzinfo=UTC)]})
+    assert Instants.model_validate_json(aware.to_document().text) == aware
+    with pytest.raises(PayloadError, match=r"payload\.at\.a\[0\]: is a naive datetime"):
+        Instants(at={"a": [datetime(2025, 1, 1)]}).to_document()  # noqa: DTZ001 - the point
+
+
+@pytest.mark.parametrize("text", ['{"id":"1e5a"}', '["\\"1e5"]', '{"2E7":1}'])
+def test_exponents_in_texts_are_no_numbers(text: str) -> None:
+    """Only a number's exponent is written out as jsonb does; a hexadecimal name keeps its letters."""
+    assert as_stored(text) is text
+    assert as_stored(f"[{text},1e2]") == f"[{text},100]".replace(",", ", ").replace('":', '": ')
