@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from uuid import uuid4
+from itertools import count
+from secrets import token_hex
 
 from outbox.relaying import ReleasedHint
 from outbox_schemas.hint import MAX_HINT_JOBS
@@ -15,6 +16,10 @@ __all__ = ["Message", "Outcome", "Settled", "pack", "per_message"]
 # A batch becomes at least about this many messages where it can, so that it spreads over the consumers that
 # wait.
 SPREAD = 64
+
+# A message's id is this process's random name and a number: it has to differ from every other, no more.
+_PROCESS = token_hex(8)
+_numbers = count()
 
 
 class Outcome(StrEnum):
@@ -55,4 +60,7 @@ def per_message(batch: int, most: int) -> int:
 def pack(queue: str, hints: Sequence[ReleasedHint], most: int) -> list[Message]:
     """Return the hints as messages, in their order. There are never more messages than hints."""
     size = per_message(len(hints), most)
-    return [Message(uuid4().hex, queue, tuple(hints[start : start + size])) for start in range(0, len(hints), size)]
+    return [
+        Message(f"{_PROCESS}-{next(_numbers):x}", queue, tuple(hints[start : start + size]))
+        for start in range(0, len(hints), size)
+    ]

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from outbox import enqueue
 from outbox.link import Link, is_connection_trouble, is_transient
+from outbox.relaying import release
 from support.database import Database
 from support.jobs import Note
 
@@ -50,6 +51,28 @@ def test_a_forked_child_has_a_connection_of_its_own(database: Database) -> None:
     in_child(child)
     assert link.connection().info.backend_pid == parents
     assert len(link.run("read_clock")) == 1
+
+
+def test_raw_rows_hold_bytes_and_whole_numbers(database: Database) -> None:
+    """A released hint is what the database sent; its place in line is the same number in any time zone."""
+    link = database.link()
+    with database.engine().begin() as connection:
+        second = enqueue(connection, Note(key="second")).id
+        first = enqueue(connection, Note(key="first"), priority=1).id
+    link.connection().execute("SET timezone = 'Asia/Kathmandu'")
+    hints = release(link, "notes", batch=10, rehint_after_s=10)
+    assert [hint.job_id for hint in hints] == [first, second]
+    assert [hint.id_bytes for hint in hints] == [first.bytes, second.bytes]
+    assert hints[0].order_key < hints[1].order_key
+    (kept,) = database.rows("SELECT extract(epoch FROM order_key) FROM {s}.outbox WHERE job_id = %s", first)[0]
+    assert hints[0].order_key == (kept - 946_684_800) * 1_000_000
+
+
+def test_raw_rows_leave_the_connection_as_it_was(database: Database) -> None:
+    """Other statements of the link still return ids and instants as such."""
+    link = database.link()
+    release(link, "notes", batch=1, rehint_after_s=10)
+    assert link.run("read_clock")[0].now.tzinfo is not None
 
 
 def test_closing_in_a_child_first_does_not_end_the_parents_session(database: Database) -> None:

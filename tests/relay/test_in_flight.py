@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from uuid import UUID
 
 from hypothesis import given
@@ -13,7 +12,7 @@ from outbox.relaying import ReleasedHint
 from outbox_relay.broker.in_flight import InFlight
 from outbox_relay.messages import Message, Outcome
 
-HINT = ReleasedHint(UUID(int=1), 1, datetime(2026, 1, 1, tzinfo=UTC))
+HINT = ReleasedHint(UUID(int=1).bytes, 1, 0)
 
 
 def message(name: str) -> Message:

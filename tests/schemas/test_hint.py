@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_schemas import BadHint, decode_hint, encode_hint
-from outbox_schemas.hint import MAX_HINT_BYTES, MAX_HINT_JOBS
+from outbox_schemas.hint import MAX_HINT_BYTES, MAX_HINT_JOBS, encode_hint_bytes
 
 ONE = str(uuid.UUID(int=1))
 
@@ -22,6 +22,21 @@ def test_ids_come_back_in_order(ids: list[uuid.UUID]) -> None:
     body = encode_hint(ids)
     assert len(body) <= MAX_HINT_BYTES
     assert decode_hint(body) == ids
+
+
+@given(st.lists(st.uuids(), min_size=1, max_size=MAX_HINT_JOBS))
+def test_body_is_the_documented_one_however_the_ids_are_given(ids: list[uuid.UUID]) -> None:
+    """Ids as objects and ids as bytes make the same compact JSON, with each id in its usual form."""
+    body = json.dumps({"v": 1, "jobs": [str(one) for one in ids]}, separators=(",", ":")).encode()
+    assert encode_hint(ids) == body
+    assert encode_hint_bytes([one.bytes for one in ids]) == body
+
+
+@given(st.lists(st.uuids(), min_size=1, max_size=MAX_HINT_JOBS))
+def test_other_ways_to_write_the_same_are_read_alike(ids: list[uuid.UUID]) -> None:
+    """Blanks, capitals and more keys mean nothing: what counts is the JSON."""
+    spaced = json.dumps({"trace": "x", "jobs": [str(one).upper() for one in ids], "v": 1}).encode()
+    assert decode_hint(spaced) == decode_hint(encode_hint(ids))
 
 
 def test_a_repeated_id_counts_once() -> None:

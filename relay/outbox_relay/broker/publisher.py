@@ -237,6 +237,8 @@ class Publisher:
                 self._window.cut_off([message])
             else:
                 self._session.publish(message)
+        if self._session is not None:
+            self._session.flush()
 
     def _forget_all(self) -> None:
         """Settle all that was handed over, whatever had become of it: there is nobody any more to answer for it."""

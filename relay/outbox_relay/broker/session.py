@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pika
+import pika.spec
 from pika.adapters.select_connection import SelectConnection
 from pika.channel import Channel
 from pika.exceptions import AMQPError
@@ -20,16 +20,16 @@ from pika.exceptions import AMQPError
 from outbox.barriers import Barrier, hit
 from outbox.logs import RateLimited
 from outbox_relay.broker.in_flight import InFlight
+from outbox_relay.broker.outgoing import Envelope, Outgoing
 from outbox_relay.broker.topology import Topology
 from outbox_relay.messages import Message, Outcome, Settled
 from outbox_relay.window import Window
-from outbox_schemas.hint import encode_hint
+from outbox_schemas.hint import encode_hint_bytes
 from outbox_schemas.topology import broker_queue
 
 __all__ = ["Session", "SessionSettings"]
 
 _MAX_DECLARED = 10_000
-_PERSISTENT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +80,32 @@ class Session:
         self._changed = changed
         self._failed = failed
         self._ledger = InFlight()
-        self._declared: set[str] = set()
+        self._declared: dict[str, Envelope] = {}
         self._waiting: dict[str, list[Message]] = {}
         self._last_answer = time.monotonic()
         self._closed = False
         self._channel: Channel = connection.channel(on_open_callback=self._on_open)
         self._channel.add_on_close_callback(self._on_channel_close)
+        self._outgoing = Outgoing(self._channel)
         connection.add_on_connection_blocked_callback(lambda *_: self._block(blocked=True))
         connection.add_on_connection_unblocked_callback(lambda *_: self._block(blocked=False))
 
     def publish(self, message: Message) -> None:
-        """Send a message, after declaring its queue if this session has not done so yet."""
+        """Send a message with the next `flush`, after declaring its queue if this session has not done so yet."""
         if self._closed or not self.ready or self.blocked:
             self._window.cut_off([message])
-        elif message.queue in self._declared:
-            self._send(message)
+        elif (envelope := self._declared.get(message.queue)) is not None:
+            self._send(message, envelope)
         elif message.queue in self._waiting:
             self._waiting[message.queue].append(message)
         else:
             self._waiting[message.queue] = [message]
             name = broker_queue(self._settings.prefix, message.queue)
             self.topology.declare(name, lambda: self._on_declared(message.queue))
+
+    def flush(self) -> None:
+        """Let go of what was published since the last call."""
+        self._outgoing.flush()
 
     def tick(self) -> None:
         """Give up what has waited too long; called a few times a second."""
@@ -129,21 +134,9 @@ class Session:
         self._window.settle(self._ledger.lose_all())
         self.topology.close()
 
-    def _send(self, message: Message) -> None:
-        properties = pika.BasicProperties(
-            content_type="application/json",
-            delivery_mode=_PERSISTENT,
-            message_id=message.id,
-            type="outbox.hint",
-        )
+    def _send(self, message: Message, envelope: Envelope) -> None:
         try:
-            self._channel.basic_publish(
-                "",
-                broker_queue(self._settings.prefix, message.queue),
-                encode_hint([hint.job_id for hint in message.hints]),
-                properties,
-                mandatory=True,
-            )
+            self._outgoing.put(envelope, message.id, encode_hint_bytes([hint.id_bytes for hint in message.hints]))
         except AMQPError:
             # Not sent, so it must not be counted: tags follow what was really published.
             self._window.cut_off([message])
@@ -162,9 +155,10 @@ class Session:
         messages = self._waiting.pop(queue, [])
         if len(self._declared) >= _MAX_DECLARED:
             self._declared.clear()
-        self._declared.add(queue)
+        self._declared[queue] = self._outgoing.envelope(broker_queue(self._settings.prefix, queue))
         for message in messages:
             self.publish(message)
+        self.flush()
 
     def _on_return(self, _channel: Channel, _method: Any, properties: pika.BasicProperties, _body: bytes) -> None:
         self._ledger.returned(properties.message_id)
@@ -185,7 +179,7 @@ class Session:
         """Have a queue that messages came back from declared again before the next one is sent."""
         for one in settled:
             if one.outcome is Outcome.RETURNED:
-                self._declared.discard(one.message.queue)
+                self._declared.pop(one.message.queue, None)
 
     def _block(self, *, blocked: bool) -> None:
         self.blocked = blocked
