@@ -85,11 +85,11 @@ class Attempts:
 
         A handler may raise `LeaseLost` by itself; while the lease is held, that is a failure like any other.
         """
-        if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id and entry.job.lost:
+        if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id and entry.job.is_lost:
             if error.refused:
                 self._ender.refuse(entry)
             self.drop(entry, error.reason)
-        elif isinstance(error, asyncio.CancelledError) and entry.job.lost:
+        elif isinstance(error, asyncio.CancelledError) and entry.job.is_lost:
             # Our own doing: a task whose lease is lost is cancelled.
             self.drop(entry, "the lease is no longer held")
         else:

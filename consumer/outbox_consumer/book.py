@@ -75,6 +75,12 @@ class LeaseBook:
         with self._lock:
             self._entries.pop(entry.lease.token, None)
 
+    def remove_all(self, entries: Iterable[Entry]) -> None:
+        """Forget leases that have ended together."""
+        with self._lock:
+            for entry in entries:
+                self._entries.pop(entry.claimed.lease.token, None)
+
     def holds(self, lease: Lease) -> bool:
         """Tell whether a lease is in the book."""
         with self._lock:

@@ -18,10 +18,10 @@ import psycopg
 
 from outbox.barriers import Barrier, hit
 from outbox.ending import hand_back
+from outbox.gleaning import Gleaner
 from outbox.leasing import Claimed, Worker, claim, own_claims, refuse
 from outbox.link import Link, is_connection_trouble
 from outbox.logs import RateLimited
-from outbox.relaying import release, stray_hints
 from outbox.trouble import Trouble, reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
@@ -54,7 +54,7 @@ class Claimer:
 
     Args:
         link: a connection of this loop alone.
-        capacity: how many attempts may be claimed now.
+        capacity: how many attempts may be claimed now; `has_room` tells whether any may.
         deliver: takes new leases to the slots; they are in the book by then.
         broker_away: whether the broker has been out of reach for long enough to do without.
         trouble: set while claims fail, so that nobody asks for more hints.
@@ -74,6 +74,7 @@ class Claimer:
         inbox: Inbox,
         hints: HintSource,
         capacity: Callable[[], int],
+        has_room: Callable[[], bool],
         entry_of: Callable[[Claimed, float], Entry],
         deliver: Callable[[Sequence[Entry]], None],
         broker_away: Callable[[], bool],
@@ -82,6 +83,7 @@ class Claimer:
     ) -> None:
         self._link = link
         self._registry = registry
+        self._gleaner = Gleaner(link, abilities=registry.abilities, rehint_after_s=_REHINT_AFTER_S)
         self._worker = worker
         self._queues = deque(queues)
         self._batch = batch
@@ -90,6 +92,7 @@ class Claimer:
         self._inbox = inbox
         self._hints = hints
         self._capacity = capacity
+        self._has_room = has_room
         self._entry_of = entry_of
         self._deliver = deliver
         self._broker_away = broker_away
@@ -130,7 +133,7 @@ class Claimer:
         room = min(self._capacity(), self._batch)
         away = self._broker_away()
         if room <= 0:
-            self._inbox.wait(_IDLE_S, for_hints=False)
+            self._inbox.wait_for_room(_IDLE_S, self._has_room)
             return
         if len(self._inbox):
             self._claim_hinted(room)
@@ -200,22 +203,12 @@ class Claimer:
         now = time.monotonic()
         if room <= 0 or now < self._next_stray_at:
             return []
-        strays = stray_hints(
-            self._link, list(self._queues), age_s=_STRAY_AGE_S, batch=room, abilities=self._registry.abilities
-        )
+        strays = self._gleaner.strays(list(self._queues), batch=room, age_s=_STRAY_AGE_S)
         self._next_stray_at = now if strays else now + _STRAY_EVERY_S
         return strays
 
     def _release(self, queue: str, room: int, *, overdue_s: float = 0) -> list[UUID]:
-        released = release(
-            self._link,
-            queue,
-            batch=room,
-            rehint_after_s=_REHINT_AFTER_S,
-            overdue_s=overdue_s,
-            abilities=self._registry.abilities,
-        )
-        return [hint.job_id for hint in released]
+        return self._gleaner.release(queue, batch=room, overdue_s=overdue_s)
 
     def _claim(self, ids: Sequence[UUID]) -> tuple[int, int]:
         """Claim, put the leases in the book, and see to what was refused. Return how many were claimed, and how many
@@ -226,8 +219,11 @@ class Claimer:
         entries = self._take_leases(ids)
         self._counters.add("claimed", len(entries))
         self._deliver(entries)
+        if len(self._suspects):
+            self._suspects.settle(entry.lease.job_id for entry in entries)
+        if len(entries) == len(ids):
+            return len(entries), 0
         taken = {entry.lease.job_id for entry in entries}
-        self._suspects.settle(taken)
         return len(entries), self._refuse([job_id for job_id in dict.fromkeys(ids) if job_id not in taken])
 
     def _take_leases(self, ids: Sequence[UUID]) -> list[Entry]:

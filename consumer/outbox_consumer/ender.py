@@ -42,6 +42,7 @@ _LOCKED_ASIDE_S = 5.0
 # What an operator mends while endings wait: no fault of the ending itself.
 _MENDABLE = frozenset({Fault.REFUSED, Fault.TABLES, Fault.RIGHTS})
 _LONGEST_PAUSE_S = 2.0
+_ORDER = {how: place for place, how in enumerate(How)}
 _UNSTORABLE = Failure("unknown", "unstorable", "the failure could not be stored")
 
 
@@ -95,11 +96,15 @@ class Ender:
         batch = self._next_batch()
         if batch is None:
             return False
-        for how in How:
-            for mine in in_rounds([item for item in batch if item.how is how]):
+        for how, some in self._by_how(batch):
+            for mine in in_rounds(some):
                 self._write(how, mine)
         self._tend_held()
         return True
+
+    def _by_how(self, batch: list[Ending]) -> list[tuple[How, list[Ending]]]:
+        parts = [(how, [item for item in batch if item.how is how]) for how in {item.how for item in batch}]
+        return sorted(parts, key=lambda part: _ORDER[part[0]])
 
     def _next_batch(self) -> list[Ending] | None:
         """Wait for endings to write; None once stopped with nothing left."""
@@ -116,11 +121,13 @@ class Ender:
 
     def _free(self, batch: list[Ending]) -> list[Ending]:
         """Return what can be written now. An attempt's own open transaction must not hold up its neighbours' ends."""
-        now = time.monotonic()
-        due = [item for at, item in self._aside if at <= now]
-        self._aside = [(at, item) for at, item in self._aside if at > now]
+        if self._aside:
+            now = time.monotonic()
+            due = [item for at, item in self._aside if at <= now]
+            self._aside = [(at, item) for at, item in self._aside if at > now]
+            batch += self._still_worth_it(due)
         free = []
-        for item in [*batch, *self._still_worth_it(due)]:
+        for item in batch:
             if item.entry.job.holds_fence:
                 self._held.append(item)
             else:
@@ -131,6 +138,8 @@ class Ender:
         """Set aside what holds its own fence. After a lease's time one such end a turn is tried nevertheless, alone and
         within the lock timeout: the server may have ended that transaction long ago, unknown to its thread.
         """
+        if not self._held:
+            return
         held, self._held = self._held, []
         now = time.monotonic()
         overdue = next((item for item in held if now - item.entry.ended_at > item.entry.lease.lease_s), None)
@@ -184,9 +193,16 @@ class Ender:
 
     def _settle(self, endings: list[Ending], written: set[UUID]) -> None:
         hit(Barrier.CONSUMER_AFTER_COMMIT)
-        refused = [item for item in endings if item.entry.lease.job_id not in written]
+        # They name each job once, and so do the answers.
+        refused = (
+            [item for item in endings if item.entry.lease.job_id not in written] if len(written) < len(endings) else []
+        )
         # A commit whose answer never came looks like a refusal the second time: the history tells them apart.
         known = ending.outcomes(self._link, [item.entry.lease for item in refused]) if refused else {}
+        if not refused and endings[0].how is How.SUCCEED:
+            self._counters.add("succeeded", len(endings))
+            self._book.remove_all([item.entry for item in endings])
+            return
         for item in endings:
             wanted = OUTCOMES[item.how]
             found = wanted if item.entry.lease.job_id in written else known.get(item.entry.lease.token)

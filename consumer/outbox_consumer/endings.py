@@ -45,9 +45,9 @@ COUNTERS = {
 """Under which name each outcome is counted."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Ending:
-    """What is to be written for one attempt."""
+    """What is to be written for one attempt. Never changed (and not frozen, which would make each one dearer)."""
 
     entry: Entry
     how: How
@@ -107,6 +107,8 @@ def _complain(entry: Entry) -> None:
 
 def in_rounds(endings: list[Ending]) -> list[list[Ending]]:
     """Part endings so that none holds a job twice: answers name jobs, and a lost and a current lease may share one."""
+    if len({item.entry.claimed.lease.job_id for item in endings}) == len(endings):
+        return [endings] if endings else []
     rounds: list[dict[UUID, Ending]] = []
     for item in endings:
         job_id = item.entry.lease.job_id

@@ -24,6 +24,8 @@ _EVERY_S = 0.25
 # Longer than any claim takes, far shorter than a lease or a broker's patience with unacknowledged messages.
 _HOLD_S = 2.0
 _STALL_S = 2.0
+# The part of the work claimed ahead that must be gone before more is claimed; slots never wait for it.
+_REFILL_AT = 0.25
 
 
 class Governor:
@@ -53,10 +55,18 @@ class Governor:
 
     def capacity(self) -> int:
         """Return how many attempts may be claimed now, by the fullest set of slots: a hint doesn't tell which set
-        its job needs.
+        its job needs. None while most of what is claimed ahead still waits: a claim of a few would cost as much.
         """
-        ahead = self._pace.seconds_per_job
-        return min(slots.size + lookahead(slots.size, ahead, 2 * self._batch) - slots.load() for slots in self._slots)
+        return min(self._room(slots) for slots in self._slots)
+
+    def has_room(self) -> bool:
+        """Tell whether anything may be claimed now."""
+        return self.capacity() > 0
+
+    def _room(self, slots: Slots) -> int:
+        ahead = lookahead(slots.size, self._pace.seconds_per_job, 2 * self._batch)
+        room = slots.size + ahead - slots.load()
+        return room if room >= ahead * _REFILL_AT else 0
 
     def stop(self) -> None:
         """End the loop."""

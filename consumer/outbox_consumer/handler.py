@@ -166,6 +166,9 @@ class Handler(BaseHandler[P]):
 class AsyncHandler(BaseHandler[P]):
     """A handler that runs as a task on the consumer's event loop. One that blocks the loop delays the other async
     handlers of the process, and nothing else.
+
+    An attempt that waits for anything has a task to itself; those that never wait may share one. A context variable
+    that one sets is seen by no other.
     """
 
     async def handle(self, job: Job, payload: P) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -84,6 +84,7 @@ class Inbox:
         self._hints: deque[Hint] = deque()
         self._wake = threading.Condition()
         self._poked = False
+        self._wanted: Callable[[], bool] | None = None
 
     def put(self, hint: Hint) -> None:
         """Add a hint."""
@@ -96,6 +97,24 @@ class Inbox:
         with self._wake:
             self._poked = True
             self._wake.notify()
+
+    def freed(self) -> None:
+        """Wake the waiter if it waits for room and has enough now. Costs next to nothing otherwise: this is called
+        after each attempt.
+        """
+        wanted = self._wanted
+        if wanted is not None and wanted():
+            self.poke()
+
+    def wait_for_room(self, timeout_s: float, enough: Callable[[], bool]) -> None:
+        """Wait until `enough` says so after a `freed`, or for a poke, at most `timeout_s` seconds."""
+        self._wanted = enough
+        try:
+            # Room that came before `freed` knew whom to tell.
+            if not enough():
+                self.wait(timeout_s, for_hints=False)
+        finally:
+            self._wanted = None
 
     def wait(self, timeout_s: float, *, for_hints: bool) -> None:
         """Wait for a hint (where `for_hints`) or a poke, at most `timeout_s` seconds."""
@@ -113,10 +132,11 @@ class Inbox:
         with self._wake:
             while self._hints and len(ids) < limit:
                 hint = self._hints[0]
-                count = min(len(hint.jobs), limit - len(ids))
-                ids.extend(hint.jobs.popleft() for _ in range(count))
-                if hint.jobs:
+                room = limit - len(ids)
+                if len(hint.jobs) > room:
+                    ids.extend(hint.jobs.popleft() for _ in range(room))
                     return ids, decided, hint
+                ids.extend(hint.jobs)
                 decided.append(self._hints.popleft())
         return ids, decided, None
 

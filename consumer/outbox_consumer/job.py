@@ -24,6 +24,8 @@ from outbox_schemas.names import check_name
 __all__ = ["Job", "Lost"]
 
 _CHECKPOINT_BYTES = 64 * 1024
+# One for all jobs: it is held for an instant, and rarely. A lock of each job's own would cost every one of them.
+_rare = threading.Lock()
 
 
 class Lost(threading.Event):
@@ -59,7 +61,8 @@ class Job:
         self.deadline_at: datetime | None = claimed.deadline_at
         self.created_at: datetime = claimed.created_at
         self.correlation_id: str | None = claimed.correlation_id
-        self.lost = Lost()
+        self._lost: Lost | None = None
+        self._is_lost = False
         self._lease = claimed.lease
         self._reason = "the lease is no longer held"
         self._trusted_until = trusted_until
@@ -67,8 +70,24 @@ class Job:
         self._statements = statements
         self._applying = False
         self._open = 0
-        self._here = threading.local()
-        self._lock = threading.Lock()
+        self._here: threading.local | None = None
+
+    @property
+    def lost(self) -> Lost:
+        """The event that tells of the lease's loss."""
+        # Made when it is first asked for: most handlers never do, and an event is the dearest part of a job.
+        if self._lost is None:
+            with _rare:
+                if self._lost is None:
+                    self._lost = Lost()
+                if self._is_lost:
+                    self._lost.set()
+        return self._lost
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease is lost, without making the event. For the runtime."""
+        return self._is_lost
 
     def check(self) -> None:
         """Raise `LeaseLost` if this attempt no longer owns its job, as far as this process knows. Costs nothing;
@@ -76,7 +95,7 @@ class Job:
         """
         if self._applying:
             return
-        if self.lost.is_set() or time.monotonic() > self._trusted_until:
+        if self._is_lost or time.monotonic() > self._trusted_until:
             self.mark_lost(self._reason)
             raise LeaseLost(self.id, self.attempt, self._reason)
 
@@ -142,17 +161,19 @@ class Job:
     @contextmanager
     def inside(self, session: Session) -> Iterator[None]:
         """Take `session`, whose transaction has passed the fence, for this thread's own. For the runtime."""
-        before, self._here.connection = self._inside_of(), session.connection()
+        with _rare:
+            here = self._here = self._here or threading.local()
+        before, here.connection = self._inside_of(), session.connection()
         try:
             yield
         finally:
-            self._here.connection = before
+            here.connection = before
 
     def _inside_of(self) -> sa.Connection | None:
         """Return the connection of the fenced transaction that this thread is in. One taken from the pool besides would
         be waited for in vain where the pool is small.
         """
-        return getattr(self._here, "connection", None)
+        return getattr(self._here, "connection", None) if self._here is not None else None
 
     def _pass_fence(self, connection: sa.Connection) -> None:
         if self._applying:
@@ -172,19 +193,22 @@ class Job:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        with self._lock:
+        with _rare:
             self._open += 1
         try:
             yield
         finally:
-            with self._lock:
+            with _rare:
                 self._open -= 1
 
     def mark_lost(self, reason: str) -> None:
         """Record that the lease is gone. For the runtime; a handler has no use for it."""
-        if not self.lost.is_set():
-            self._reason = reason
-            self.lost.set()
+        with _rare:
+            if self._is_lost:
+                return
+            self._reason, self._is_lost = reason, True
+            if self._lost is not None:
+                self._lost.set()
 
     def trust_until(self, instant: float) -> None:
         """Extend the local trust to a monotonic instant. For the heartbeat alone."""

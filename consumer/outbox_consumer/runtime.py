@@ -76,7 +76,7 @@ class Consumer:
             self._book,
             self.counters,
             batch=batch,
-            on_ended=self._inbox.poke,
+            on_ended=self._inbox.freed,
         )
         self._slots = self._make_slots()
         self._receiver = self._make_receiver()
@@ -170,9 +170,9 @@ class Consumer:
         size = self.settings.consumer.concurrency
         slots: dict[bool, Slots] = {}
         if self._registry.any_async():
-            slots[True] = LoopSlots(size, attempts, self._inbox.poke)
+            slots[True] = LoopSlots(size, attempts, self._inbox.freed)
         if self._registry.any_sync():
-            slots[False] = ThreadSlots(size, attempts, self._inbox.poke)
+            slots[False] = ThreadSlots(size, attempts, self._inbox.freed)
         return slots
 
     def _make_receiver(self) -> Receiver | None:
@@ -213,6 +213,7 @@ class Consumer:
             inbox=self._inbox,
             hints=self._receiver or NoHints(),
             capacity=self._governor.capacity,
+            has_room=self._governor.has_room,
             entry_of=self._entry_of,
             deliver=self._deliver,
             broker_away=self.broker_away,
@@ -245,6 +246,10 @@ class Consumer:
         return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
 
     def _deliver(self, entries: Sequence[Entry]) -> None:
+        if len(self._slots) == 1:
+            for slots in self._slots.values():
+                slots.submit(entries)
+            return
         for is_async, slots in self._slots.items():
             mine = [entry for entry in entries if isinstance(entry.handler, AsyncHandler) is is_async]
             if mine:

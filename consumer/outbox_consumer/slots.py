@@ -51,7 +51,7 @@ class Slots(Protocol):
 
 
 class Line:
-    """Attempts that wait for a slot, first come, first served. Not locked: its owner's lock guards it."""
+    """Attempts that wait for a slot, first come, first served. Taking the first needs no lock; everything else does."""
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
@@ -63,28 +63,42 @@ class Line:
         """Add at the end."""
         self._entries.extend(entries)
 
-    def pop(self) -> Entry:
-        """Remove and return the first."""
-        return self._entries.popleft()
+    def pop(self) -> Entry | None:
+        """Remove and return the first; None if there is none. One step, whatever other threads do."""
+        try:
+            return self._entries.popleft()
+        except IndexError:
+            return None
 
     def take_back(self, older_than: float | None) -> list[Entry]:
         """Remove and return all, or those claimed before a monotonic instant."""
-        taken = [entry for entry in self._entries if older_than is None or entry.taken_at < older_than]
-        if taken:
-            chosen = set(map(id, taken))
-            self._entries = deque(entry for entry in self._entries if id(entry) not in chosen)
+        taken: list[Entry] = []
+        while (entry := self.pop()) is not None:
+            if older_than is not None and entry.taken_at >= older_than:
+                self._entries.appendleft(entry)  # the others were claimed after it
+                break
+            taken.append(entry)
         return taken
 
 
 class ThreadSlots:
-    """`size` daemon threads, each running one attempt at a time."""
+    """`size` daemon threads, each running one attempt at a time.
+
+    A thread that has ended an attempt takes the next one without a lock, and only one idle thread is woken at a time,
+    which wakes another one if attempts still wait: fast jobs run one after the other on a thread that is awake
+    anyway, and slow ones have all threads a moment later.
+    """
 
     def __init__(self, size: int, attempts: Attempts, on_free: Callable[[], None]) -> None:
         self.size = size
         self._attempts = attempts
         self._on_free = on_free
         self._line = Line()
-        self._running = 0
+        # Set by each thread for itself, before it looks into the line: no attempt is ever in neither place.
+        self._busy = [False] * size
+        self._idle = 0
+        # One idle thread has been woken and is not awake yet. It goes on with the waking.
+        self._waking = False
         self._held = False
         self._closed = False
         self._wake = threading.Condition()
@@ -92,28 +106,30 @@ class ThreadSlots:
     def start(self) -> None:
         """Start the threads."""
         for number in range(self.size):
-            threading.Thread(target=self._work, name=f"outbox-handler-{number}", daemon=True).start()
+            name = f"outbox-handler-{number}"
+            threading.Thread(target=self._work, args=(number,), name=name, daemon=True).start()
 
     def submit(self, entries: Sequence[Entry]) -> None:
         """Put claimed attempts in line."""
         with self._wake:
             self._line.extend(entries)
-            self._wake.notify(len(entries))
+            self._wake_one()
 
     def load(self) -> int:
         """Return how many attempts run or wait here."""
-        with self._wake:
-            return self._running + len(self._line)
+        return self.running() + len(self._line)
 
     def running(self) -> int:
         """Return how many attempts run."""
-        with self._wake:
-            return self._running
+        return sum(self._busy)
 
     def take_back(self, older_than: float | None = None) -> list[Entry]:
         """Remove and return the attempts that have not started (and were claimed before a monotonic instant)."""
         with self._wake:
-            return self._line.take_back(older_than)
+            taken = self._line.take_back(older_than)
+            # A thread may have looked while the first was out of the line, and have gone to sleep.
+            self._wake_one()
+        return taken
 
     def hold(self) -> None:
         """Start nothing more."""
@@ -129,29 +145,41 @@ class ThreadSlots:
             self._closed = True
             self._wake.notify_all()
 
-    def _work(self) -> None:
-        while True:
-            entry = self._next()
-            if entry is None:
-                return
-            try:
-                if entry.job.lost:
-                    self._attempts.drop(entry, "the lease was lost before the start")
-                else:
-                    self._attempts.run(entry)
-            except BaseException:  # a slot must outlive whatever a handler does to it
-                log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=True)
-            del entry
-            with self._wake:
-                self._running -= 1
-            self._on_free()
+    def _work(self, number: int) -> None:
+        while self._wait():
+            self._busy[number] = True
+            while not (self._held or self._closed) and (entry := self._line.pop()) is not None:
+                if self._idle and not self._waking:
+                    with self._wake:
+                        self._wake_one()
+                self._run(entry)
+                del entry
+                self._busy[number] = False
+                self._on_free()
+                self._busy[number] = True
+            self._busy[number] = False
 
-    def _next(self) -> Entry | None:
-        """Wait for an attempt to run; None once closed."""
+    def _run(self, entry: Entry) -> None:
+        try:
+            if entry.job.is_lost:
+                self._attempts.drop(entry, "the lease was lost before the start")
+            else:
+                self._attempts.run(entry)
+        except BaseException:  # a slot must outlive whatever a handler does to it
+            log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=True)
+
+    def _wait(self) -> bool:
+        """Wait until attempts are in line; False once closed."""
         with self._wake:
-            while not self._closed and (self._held or not self._line):
+            while not self._closed and (self._held or not len(self._line)):
+                self._idle += 1
                 self._wake.wait()
-            if self._closed:
-                return None
-            self._running += 1
-            return self._line.pop()
+                self._idle -= 1
+                self._waking = False
+            return not self._closed
+
+    def _wake_one(self) -> None:
+        """Wake an idle thread if attempts wait. Called with the lock held."""
+        if len(self._line) and self._idle and not self._waking:
+            self._waking = True
+            self._wake.notify()

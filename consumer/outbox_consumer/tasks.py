@@ -1,18 +1,24 @@
-"""Where `AsyncHandler`s run: an event loop on a thread of its own, with a fixed number of tasks at once."""
+"""Where `AsyncHandler`s run: an event loop on a thread of its own, with a fixed number of attempts at once.
+
+A task of its own is dear beside a handler that never waits. So one task starts attempts one after the other, and the
+first that waits for something keeps it for itself: whatever waits has a task that no other attempt shares.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from outbox_consumer.attempt import Attempts
 from outbox_consumer.book import Entry
 from outbox_consumer.daemons import DaemonExecutor
+from outbox_consumer.resuming import Rest
 from outbox_consumer.slots import Line
 
 __all__ = ["LoopSlots"]
@@ -21,11 +27,14 @@ log = logging.getLogger("outbox.consumer")
 
 _CANCEL_WITHIN_S = 0.5
 _MIN_HELPERS = 16
+# For so long one task may start attempts before the loop's other tasks have their turn.
+_TURN_S = 0.002
 
 
 class LoopSlots:
-    """One event loop on a thread of its own, running up to `size` attempts as tasks; `apply` runs on threads beside
-    it.
+    """One event loop on a thread of its own, running up to `size` attempts at once; `apply` runs on threads beside it.
+
+    All but the line belongs to the loop's thread.
     """
 
     def __init__(self, size: int, attempts: Attempts, on_free: Callable[[], None]) -> None:
@@ -33,7 +42,9 @@ class LoopSlots:
         self._attempts = attempts
         self._on_free = on_free
         self._line = Line()
+        # The attempts that wait for something, by entry.
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._starting: asyncio.Task[None] | None = None
         self._running = 0
         self._scheduled = False
         self._held = False
@@ -57,23 +68,23 @@ class LoopSlots:
 
     def load(self) -> int:
         """Return how many attempts run or wait here."""
-        with self._lock:
-            return self._running + len(self._line)
+        return self._running + len(self._line)
 
     def running(self) -> int:
         """Return how many attempts run."""
-        with self._lock:
-            return self._running
+        return self._running
 
     def take_back(self, older_than: float | None = None) -> list[Entry]:
         """Remove and return the attempts that have not started (and were claimed before a monotonic instant)."""
         with self._lock:
-            return self._line.take_back(older_than)
+            taken = self._line.take_back(older_than)
+        # The loop may have looked while the first was out of the line.
+        self._schedule()
+        return taken
 
     def hold(self) -> None:
         """Start nothing more."""
-        with self._lock:
-            self._held = True
+        self._held = True
 
     def cancel(self, entry: Entry) -> None:
         """Cancel an attempt's task: its lease is lost or its time is up."""
@@ -100,9 +111,12 @@ class LoopSlots:
                 self._loop.run_forever()
             except BaseException:  # a SystemExit in a task of a handler's own ends run_forever; the others must go on
                 log.exception("a handler tried to end the event loop")
+        self._held = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
+        if self._starting is not None:
+            tasks.append(self._starting)
         with suppress(BaseException):
             if tasks:
                 self._loop.run_until_complete(asyncio.wait(tasks, timeout=_CANCEL_WITHIN_S))
@@ -111,7 +125,7 @@ class LoopSlots:
 
     def _schedule(self) -> None:
         with self._lock:
-            if self._scheduled:
+            if self._scheduled or not len(self._line):
                 return
             self._scheduled = True
         self._call(self._fill)
@@ -119,36 +133,81 @@ class LoopSlots:
     def _fill(self) -> None:
         with self._lock:
             self._scheduled = False
-            count = 0 if self._held else min(self.size - self._running, len(self._line))
-            entries = [self._line.pop() for _ in range(count)]
-            self._running += count
-        for entry in entries:
-            key = id(entry)
-            task = self._loop.create_task(self._work(entry))
-            self._tasks[key] = task
-            # Not in the task itself: one that is cancelled before its first step never runs a line of it.
-            task.add_done_callback(partial(self._done, entry))
+        if self._starting is None and self._may_start():
+            # In an empty context: nothing that a handler has set may reach another attempt.
+            work = self._start_some()
+            self._starting = self._loop.create_task(work, context=contextvars.Context())
+            self._starting.add_done_callback(self._stopped)
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("a task that starts attempts failed", exc_info=error)
+        if self._starting is task:  # it should have passed on; whatever ended it must not keep others from starting
+            self._pass_on()
+
+    def _may_start(self) -> bool:
+        return self._running < self.size and len(self._line) > 0 and not self._held
+
+    async def _start_some(self) -> None:
+        """Start attempts until one waits for something, and see that one through. What has become of the others is
+        settled when the next one starts.
+        """
+        until = time.monotonic() + _TURN_S
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is a coroutine of one
+        untouched = contextvars.copy_context()
+        while self._may_start() and (entry := self._line.pop()) is not None:
+            self._running += 1
+            course = self._work(entry)
+            try:
+                waited_for = course.send(None)
+            except StopIteration:
+                self._ended(entry, None)
+            except BaseException as error:  # noqa: BLE001 - as a task: it never reaches the others
+                self._ended(entry, error)
+            else:
+                self._pass_on()
+                await self._see_through(task, entry, course, waited_for)
+                return
+            if time.monotonic() > until or task.cancelling() or contextvars.copy_context() != untouched:
+                break
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let another task start attempts; this one starts no more."""
+        self._starting = None
+        if self._may_start():
+            self._schedule()
+
+    async def _see_through(
+        self, task: asyncio.Task[None], entry: Entry, course: Coroutine[Any, Any, None], waited_for: Any
+    ) -> None:
+        self._tasks[id(entry)] = task
+        error: BaseException | None = None
+        try:
+            await Rest(course, waited_for)
+        except BaseException as raised:  # noqa: BLE001 - as above
+            error = raised
+        finally:
+            self._tasks.pop(id(entry), None)
+            self._ended(entry, error)
+            self._schedule()
 
     async def _work(self, entry: Entry) -> None:
-        if entry.job.lost:
+        if entry.job.is_lost:
             self._attempts.drop(entry, "the lease was lost before the start")
             return
         succeeded, result = await self._attempts.run_async(entry)
         if succeeded:
             await self._complete(entry, result)
 
-    def _done(self, entry: Entry, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(id(entry), None)
-        if task.cancelled():  # before its first step, or beside its `apply`, which goes on and settles its end
+    def _ended(self, entry: Entry, error: BaseException | None) -> None:
+        if isinstance(error, asyncio.CancelledError):  # beside its `apply`, which goes on and settles its end
             if not entry.completing:
-                self._attempts.fail(entry, asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
+                self._attempts.fail(entry, error)
+        elif error is not None:
             log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=error)
-        with self._lock:
-            self._running -= 1
-            more = bool(self._line)
-        if more:
-            self._schedule()
+        self._running -= 1
         self._on_free()
 
     async def _complete(self, entry: Entry, result: Any) -> None:

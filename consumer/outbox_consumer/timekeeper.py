@@ -11,7 +11,7 @@ from typing import Protocol
 
 import psycopg
 
-from outbox.keeping import expire_deadlines, recover_leases
+from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
 from outbox.link import Link
 from outbox.trouble import Trouble
 
@@ -34,6 +34,7 @@ class Timekeeper:
 
     def __init__(self, link: Link, alone: Callable[[], bool]) -> None:
         self._link = link
+        self._leases = LeaseWatch(link)
         self._alone = alone
         self._stop = threading.Event()
 
@@ -51,13 +52,16 @@ class Timekeeper:
             if not self._alone() and time.monotonic() - kept_at < _RARELY_S:
                 continue
             try:
-                self._repeat(recover_leases)
+                self._repeat(self._recover)
                 self._repeat(expire_deadlines)
                 kept_at = time.monotonic()
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = max(trouble.report(error), _EVERY_S)
         self._link.close()
+
+    def _recover(self, link: Link, *, batch: int) -> list[RecoveredLease]:
+        return recover_leases(link, self._leases.expired(batch=batch))
 
     def _repeat(self, transition: _Transition) -> None:
         """Move a batch, and go on at once while batches are full."""

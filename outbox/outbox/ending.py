@@ -10,7 +10,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from outbox.leasing import Lease
+from outbox.leasing import Lease, uuid_array
 from outbox.link import Link
 from outbox.statements import Statements
 from outbox_schemas import Outcome
@@ -82,14 +82,19 @@ def fail(link: Link, attempts: Sequence[tuple[Lease, Failure]]) -> set[UUID]:
 def outcomes(link: Link, leases: Sequence[Lease]) -> dict[UUID, Outcome]:
     """Return how attempts ended, by token, for those that have: the answer to a commit whose own answer was lost."""
     rows = link.run(
-        "attempt_outcomes", job_ids=[lease.job_id for lease in leases], tokens=[lease.token for lease in leases]
+        "attempt_outcomes",
+        job_ids=uuid_array([lease.job_id for lease in leases]),
+        tokens=uuid_array([lease.token for lease in leases]),
     )
     return {row.lease_token: Outcome(row.outcome) for row in rows}
 
 
 def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: Sequence[object]) -> set[UUID]:
     rows = link.run(
-        statement, job_ids=[lease.job_id for lease in leases], tokens=[lease.token for lease in leases], **columns
+        statement,
+        job_ids=uuid_array([lease.job_id for lease in leases]),
+        tokens=uuid_array([lease.token for lease in leases]),
+        **columns,
     )
     return {row.job_id for row in rows}
 

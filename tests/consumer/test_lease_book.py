@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -81,7 +80,7 @@ def test_lease_that_is_not_owned_is_lost_once() -> None:
 def test_one_lost_lease_says_nothing_of_the_others() -> None:
     """Verdicts are per lease, even where a lost and a current lease of one job are held side by side."""
     book, entries = LeaseBook(), [entry() for _ in range(3)]
-    entries[1].claimed = replace(entries[1].claimed, lease=replace(entries[1].lease, job_id=entries[0].lease.job_id))
+    entries[1].claimed = entries[1].claimed._replace(lease=entries[1].lease._replace(job_id=entries[0].lease.job_id))
     book.add(entries)
     answers = [
         beat(entries[0], extended=True, owned=True),

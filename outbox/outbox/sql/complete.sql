@@ -2,13 +2,14 @@
 -- Transition: complete: running -> succeeded (outbox row deleted)
 -- Parameters: job_ids, tokens
 -- Locks: outbox rows in id order, waiting; then their job rows. Only a holder's own statements and single-row ones wait here, so no cycle can form.
--- Index: both primary keys.
+-- Index: both primary keys; arrays from sub-selects keep the planner to nested loops, and coalesce keeps it from outbox_leased, where it
+--   would walk the leases of all.
 WITH ended AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[])) AS e(job_id, token)
 ), mine AS MATERIALIZED (
-  SELECT o.job_id, o.lease_token, o.released_at FROM {schema}.outbox AS o
+  SELECT o.job_id FROM {schema}.outbox AS o
   JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token
-  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'leased'
+  WHERE o.job_id = ANY (ARRAY(SELECT d.job_id FROM ended AS d)) AND coalesce(o.phase = 'leased', false)
   ORDER BY o.job_id FOR UPDATE OF o
 ), fenced AS (
   DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m))

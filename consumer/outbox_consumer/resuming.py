@@ -1,0 +1,32 @@
+"""Going on with a coroutine whose first step was made by hand: as an awaitable of the task that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+__all__ = ["Rest"]
+
+
+class Rest:
+    """The rest of a coroutine that was started by hand in the running task and waits for what it yielded."""
+
+    def __init__(self, course: Coroutine[Any, Any, None], waited_for: Any) -> None:
+        self._course = course
+        self._waited_for = waited_for
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        waited_for = self._waited_for
+        while True:
+            try:
+                try:
+                    sent = yield waited_for
+                except GeneratorExit:
+                    self._course.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - a cancellation, for one: the coroutine's to see
+                    waited_for = self._course.throw(error)
+                else:
+                    waited_for = self._course.send(sent)
+            except StopIteration:
+                return
