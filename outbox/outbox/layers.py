@@ -165,10 +165,15 @@ def _flat(values: Mapping[str, Any], sections: set[str]) -> list[tuple[str, Any]
     return flat
 
 
+_TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
 def _from_text(text: str, kind: Any) -> Any:
     """Turn a variable's text into what its field takes; the model refuses what can't be turned."""
     if getattr(kind, "__origin__", None) is tuple:
         return tuple(item.strip() for item in text.split(",") if item.strip())
+    if kind is bool:
+        return _TRUTHS.get(text.lower(), text)
     if kind in (int, float):
         try:
             return kind(text)

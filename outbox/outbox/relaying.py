@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from outbox.floors import BEGINNING, Cadence, Floors, Place
 from outbox.leasing import Ability
 from outbox.link import Link
 
 __all__ = [
     "DueQueue",
+    "Look",
+    "Looker",
     "ReleasedHint",
     "due_queues",
     "overdue_queues",
@@ -31,18 +36,97 @@ class DueQueue:
     released: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasedHint:
-    """A hint that is marked released. `release_count` tells this release from the job's others since its last claim."""
+class ReleasedHint(NamedTuple):
+    """A hint that is marked released, as the database sent it: most of the very many need only their id's bytes."""
 
-    job_id: UUID
+    id_bytes: bytes
     release_count: int
-    order_key: datetime
+    """Tells this release from the job's others since its last claim."""
+    order_key: int
+    """The place in line, in microseconds since 2000."""
+
+    @property
+    def job_id(self) -> UUID:
+        """The job's id."""
+        return UUID(bytes=self.id_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look for due hints found."""
+
+    due: list[DueQueue]
+    """The queues that have some."""
+    next_s: float | None
+    """Seconds until another look is worth while, though nobody commits anything; None: no reason is known."""
+
+
+class Looker:
+    """Looks for due hints, again and again, and remembers where each queue's line begins. For one thread, on one link.
+
+    A hint that lies below that place, or in a queue that was never seen, is found by a full look: every look is one
+    while that is cheap, and else at least one in two seconds; where it takes more than 0.4 seconds, it is made for a
+    sixth of the time. So much is also made as soon as somebody says that there is news, if nothing else is found.
+    """
+
+    def __init__(self, link: Link, *, runway: int, cadence: Cadence | None = None) -> None:
+        self._link = link
+        self._runway = runway
+        self._cadence = cadence if cadence is not None else Cadence()
+        self._news = False
+        self.floors = Floors()
+
+    def look(self, *, news: bool = False) -> Look:
+        """Return what is due now. `news`: a commit has just been heard of."""
+        self._news = self._news or news
+        try:
+            look = self._learn(self._full() if self._cadence.due else self._again())
+            if self._news and not look.due and not self._cadence.due_in(hurry=True):
+                look = self._learn(self._full())
+        except Exception:
+            self._cadence.reset()  # the next server may be another one
+            self.floors.forget()
+            raise
+        return look
+
+    def _learn(self, rows: Sequence[Any]) -> Look:
+        for row in rows:
+            first = (row.first_due, row.first_id) if row.first_due else None
+            self.floors.of(row.queue).learn(row.instant, first, row.first_released)
+        due = [DueQueue(row.queue, row.released) for row in rows if row.first_due or row.low_due]
+        self._news = self._news and not due
+        coming = [(row.next_at - row.instant).total_seconds() for row in rows if row.next_at]
+        full_in_s = self._cadence.due_in(hurry=self._news)
+        if full_in_s:
+            coming.append(full_in_s)
+        return Look(due, min(coming, default=None))
+
+    def _full(self) -> list[Any]:
+        known = self.floors.all()
+        self._news = False
+        with self._cadence.full_look():
+            return self._link.run(
+                "due_queues",
+                runway=self._runway,
+                queues=list(known),
+                released_since=[floor.released for floor in known.values()],
+            )
+
+    def _again(self) -> list[Any]:
+        known = self.floors.all()
+        return self._link.run(
+            "due_again",
+            runway=self._runway,
+            queues=list(known),
+            owed_since=[floor.owed[0] for floor in known.values()],
+            owed_id=[floor.owed[1] for floor in known.values()],
+            released_since=[floor.released for floor in known.values()],
+        )
 
 
 def due_queues(link: Link, *, runway: int) -> list[DueQueue]:
     """Return the queues in which at least one hint may go now."""
-    return [DueQueue(row.queue, row.released) for row in link.run("due_queues", runway=runway)]
+    return Looker(link, runway=runway).look().due
 
 
 def release(
@@ -54,23 +138,28 @@ def release(
     rehint_max_s: float = 300,
     overdue_s: float = 0,
     abilities: Sequence[Ability] | None = None,
+    since: Place = BEGINNING,
 ) -> list[ReleasedHint]:
-    """Mark up to `batch` due hints of a queue released and return them in the order in which they should go.
+    """Mark up to `batch` due hints of a queue released and return them in the order in which they should go, those of
+    one place in line in any order.
 
-    With `overdue_s` only those that have been due for so long: a relay would have released them by then. With
-    `abilities` only jobs that the caller can run.
+    With `since` only those that do not stand before it in line. With `overdue_s` only those that have been due for so
+    long: a relay would have released them by then. With `abilities` only jobs that the caller can run.
     """
-    rows = link.run(
+    hints = link.run_raw(
         "release",
+        _hint,
         queue=queue,
+        since=since[0],
+        since_id=since[1],
         batch=batch,
         overdue_s=overdue_s,
         **_runnable(abilities),
         rehint_after_s=rehint_after_s,
         rehint_max_s=rehint_max_s,
     )
-    hints = [ReleasedHint(row.job_id, row.release_count, row.order_key) for row in rows]
-    return sorted(hints, key=lambda hint: (hint.order_key, hint.job_id))
+    hints.sort(key=_place)
+    return hints
 
 
 def unrelease(
@@ -92,12 +181,18 @@ def unrelease(
 
 
 def stray_hints(
-    link: Link, queues: Sequence[str], *, age_s: float, batch: int, abilities: Sequence[Ability] | None = None
+    link: Link,
+    queues: Sequence[str],
+    *,
+    age_s: float,
+    batch: int,
+    abilities: Sequence[Ability] | None = None,
+    since: datetime | None = None,
 ) -> list[UUID]:
     """Return jobs whose hints went out at least `age_s` ago and led to nothing yet; their claim needs no hint. With
-    `abilities` only jobs that the caller can run.
+    `since` only hints that went out after it. With `abilities` only jobs that the caller can run.
     """
-    rows = link.run("stray_hints", queues=list(queues), age_s=age_s, batch=batch, **_runnable(abilities))
+    rows = link.run("stray_hints", queues=list(queues), age_s=age_s, since=since, batch=batch, **_runnable(abilities))
     return [row.job_id for row in rows]
 
 
@@ -117,6 +212,11 @@ def recover_hints(link: Link, empty_queues: Sequence[str] | None, *, busy_after_
     """
     queues = None if empty_queues is None else list(empty_queues)
     return len(link.run("recover_hints", empty_queues=queues, busy_after_s=busy_after_s, batch=batch))
+
+
+# Both run once per hint, so neither may be a function of Python's.
+_hint: Callable[[Sequence[Any]], ReleasedHint] = partial(tuple.__new__, ReleasedHint)
+_place: Callable[[ReleasedHint], int] = attrgetter("order_key")
 
 
 def _runnable(abilities: Sequence[Ability] | None) -> dict[str, list[Any] | None]:

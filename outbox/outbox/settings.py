@@ -51,8 +51,9 @@ class RelaySettings(_Section):
     poll_min_s: Seconds = Field(default=0.002, ge=0.0005, le=60)
     """Seconds between two looks for new work while there is some. 0.0005 to 60."""
     poll_max_s: Seconds = Field(default=0.02, ge=0.001, le=60)
-    """Seconds between two looks when there has been none for a while; bounds how late new work is noticed.
-    0.001 to 60."""
+    """Seconds between two looks when there has been none for a while and writers don't wake the relay. 0.001 to 60."""
+    wakeups: bool = Field(default=True, strict=True)
+    """Whether a commit wakes a relay that sleeps. False: the relay only looks, and writers never notify."""
     batch: Count = Field(default=1000, ge=1, le=10_000)
     """Hints released by one statement, at most. 1 to 10000."""
     runway: Count = Field(default=2000, ge=1, le=1_000_000)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from outbox.barriers import Barrier, hit
-from outbox.keeping import expire_deadlines, recover_leases
+from outbox.floors import Cadence
+from outbox.keeping import LeaseWatch, expire_deadlines, recover_leases
 from outbox.link import Link, is_connection_trouble
 from outbox.relaying import overdue_queues, recover_hints
 from outbox.settings import RelaySettings
@@ -32,6 +33,9 @@ MAX_BATCHES = 100
 UNREACHABLE_AFTER_S = 5.0
 DEPTH_TIMEOUT_S = 2.0
 DEPTHS_WITHIN_S = 5.0
+# Deadlines and lost hints are not looked for at every sweep; lost hints even less often where that takes long.
+RARELY_S = 0.9
+HINTS_PAUSE_S = 3.0
 
 Step = Callable[[Link], None]
 
@@ -93,15 +97,19 @@ class Keeper:
 
 def time_steps(counters: Counters) -> list[Step]:
     """Return the steps that only the database's clock decides."""
+    watches: dict[Link, LeaseWatch] = {}
+    cadence = Cadence(least_pause_s=RARELY_S)
 
     def leases(link: Link) -> None:
+        watch = watches.setdefault(link, LeaseWatch(link))
         for _ in range(MAX_BATCHES):
+            expired = watch.expired(batch=BATCH)
+            if not expired:
+                return
             with link.transaction():
-                recovered = recover_leases(link, batch=BATCH)
-                if recovered:
-                    hit(Barrier.RELAY_BEFORE_RECOVERY)
-            if recovered:
-                hit(Barrier.RELAY_AFTER_RECOVERY)
+                recovered = recover_leases(link, expired)
+                hit(Barrier.RELAY_BEFORE_RECOVERY)
+            hit(Barrier.RELAY_AFTER_RECOVERY)
             failed = sum(lease.state is JobState.FAILED for lease in recovered)
             counters.add("recovered_leases", len(recovered))
             counters.add("failed_by_lost_lease", failed)
@@ -109,8 +117,11 @@ def time_steps(counters: Counters) -> list[Step]:
                 return
 
     def deadlines(link: Link) -> None:
+        if not cadence.due:
+            return
         for _ in range(MAX_BATCHES):
-            expired = len(expire_deadlines(link, batch=BATCH))
+            with cadence.full_look():
+                expired = len(expire_deadlines(link, batch=BATCH))
             counters.add("expired", expired)
             if expired < BATCH:
                 return
@@ -124,14 +135,19 @@ def hint_step(broker: Depths | None, settings: RelaySettings, counters: Counters
     Where no broker is set, or none has been reachable for a while, every overdue hint counts as lost. Should
     the broker come back with some of them, they are duplicates, and a duplicate changes nothing.
     """
+    cadence = Cadence(longest_pause_s=HINTS_PAUSE_S, pauses=50, least_pause_s=RARELY_S)
 
     def hints(link: Link) -> None:
-        overdue = overdue_queues(link)
+        if not cadence.due:
+            return
+        with cadence.full_look():
+            overdue = overdue_queues(link)
         if not overdue:
             return
         empty = None if broker is None or broker.away_s > UNREACHABLE_AFTER_S else _empty(broker, overdue)
         for _ in range(MAX_BATCHES):
-            count = recover_hints(link, empty, busy_after_s=settings.rehint_busy_after_s, batch=HINT_BATCH)
+            with cadence.full_look():
+                count = recover_hints(link, empty, busy_after_s=settings.rehint_busy_after_s, batch=HINT_BATCH)
             counters.add("recovered_hints", count)
             if count < HINT_BATCH:
                 return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from outbox.backoff import ceiling
@@ -19,6 +20,12 @@ NACKED_BASE_S = 0.1
 RETURNED_BASE_S = 0.05
 PAUSE_MAX_S = 30.0
 GROWTH = 1.2
+# While writers wake the relay it looks by itself this often, for what nobody wakes it for.
+ASLEEP_S = 0.4
+DROWSY_GROWTH = 1.5
+# So many looks a second may find work before a relay is too busy to be woken; up to BURST of them may come at once.
+BUSY_RATE = 200
+BURST = 20
 
 
 def room(released: int, *, runway: int, batch: int, free: int) -> int:
@@ -45,15 +52,44 @@ class Polling:
 
     min_s: float
     max_s: float
+    clock: Callable[[], float] = time.monotonic
     _idle_s: float = 0.0
+    _drowsy_s: float = 0.0
+    _level: float = 0.0
+    _looked_at: float = 0.0
+    _busy: bool = True
 
-    def after(self, released: int, *, more: bool) -> float:
-        """Return the wait after a look that released so many; `more` tells that a batch was full."""
+    def after(self, released: int, *, more: bool, blocked: bool = False) -> float:
+        """Return the wait after a look that released so many; `more` tells that a batch was full, `blocked` that
+        hints are due for which there is no room.
+        """
+        self._measure(released > 0, full=more or blocked)
         if more:
             self._idle_s = 0.0
             return 0.0
         self._idle_s = self.min_s if released else min(max(self._idle_s * GROWTH, self.min_s), self.max_s)
         return self._idle_s
+
+    @property
+    def sleepy(self) -> bool:
+        """Whether there is so little work that writers should be asked to wake the relay."""
+        return not self._busy
+
+    def asleep(self) -> float:
+        """Return the wait while writers are asked: short at first, for those who looked before they were, then long."""
+        self._drowsy_s = min(max(self._drowsy_s * DROWSY_GROWTH, self.min_s), max(ASLEEP_S, self.max_s))
+        return self._drowsy_s
+
+    def _measure(self, work: bool, *, full: bool) -> None:
+        """Keep count of the looks that found work, with some forgotten as time passes."""
+        now = self.clock()
+        self._level = max(0.0, self._level - BUSY_RATE * (now - self._looked_at)) + work
+        self._looked_at = now
+        if full or self._level > BURST:
+            self._level = max(self._level, BURST)
+            self._busy, self._drowsy_s = True, 0.0
+        elif not work and self._level < BURST / 2:
+            self._busy = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from outbox.settings import Settings, load
 from outbox.signals import Requests, counted_signals
 from outbox.statements import statements_for
 from outbox.trouble import Fault, fault_of, reason_of
+from outbox.waking import Wakeups
+from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, hint_step, time_steps
@@ -64,7 +66,7 @@ class _Relay:
         self._settings = settings
         self._asked = asked
         self._stop = threading.Event()
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._counters = Counters()
         self._drain_until = 0.0
         self._publisher = self._make_publisher()
@@ -83,6 +85,8 @@ class _Relay:
         hurried = self._join(requests, asked_at + grace_s)
         if self._died and self._publisher is not None:
             self._publisher.close(RESERVE_S / 2)  # otherwise the release thread has done it
+        if not any(thread.is_alive() for thread in self._threads):
+            self._wake.close()
         log.info("the relay has stopped", extra=self._counters.snapshot())
         if self._died:
             return DEFECT
@@ -120,10 +124,17 @@ class _Relay:
         """Return the release thread's whole life: release, wait for confirms, close, hand back the rest."""
         # A release that a crash of the server forgets is owed still: its hint goes out twice, which harms nothing.
         link = self._link("release", durable=False)
-        loop = ReleaseLoop(link, publisher, self._settings.relay, self._counters, stop=self._stop, wake=self._wake)
+        wakeups = Wakeups(self._link("listen"), self._wake.set) if self._settings.relay.wakeups else None
+        if wakeups is not None:
+            self._wake.also = wakeups.fileno
+        loop = ReleaseLoop(
+            link, publisher, self._settings.relay, self._counters, stop=self._stop, wake=self._wake, wakeups=wakeups
+        )
 
         def live() -> None:
             loop.run()
+            if wakeups is not None:
+                wakeups.close()
             loop.finish(self._drain_until)
             publisher.close(RESERVE_S / 2)
             try:

@@ -14,9 +14,10 @@ from typing import Protocol
 
 from outbox.barriers import Barrier, hit
 from outbox.link import Link, is_transient
-from outbox.relaying import DueQueue, ReleasedHint, due_queues, release, unrelease
+from outbox.relaying import DueQueue, Looker, ReleasedHint, release, unrelease
 from outbox.settings import RelaySettings
 from outbox.trouble import Trouble
+from outbox.waking import Wakeups
 from outbox_relay.counters import Counters
 from outbox_relay.messages import Outcome, Settled
 from outbox_relay.pacing import OweAgain, Polling, owe_again, room
@@ -26,6 +27,8 @@ __all__ = ["Publishing", "ReleaseLoop"]
 # How long the loop sleeps while nothing may be released; anything that the publisher has to say wakes it
 # earlier.
 AWAY_S = 0.2
+# A wake-up doesn't say in which queue there is work: no more than so many are tried before the look that tells.
+FEW_QUEUES = 2
 
 
 class Publishing(Protocol):
@@ -60,6 +63,7 @@ class ReleaseLoop:
         counters: what is counted.
         stop: when set, nothing is released any more and `run` returns.
         wake: set by the publisher when it has news.
+        wakeups: where writers can be asked to set it as well; None: it looks often instead.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class ReleaseLoop:
         *,
         stop: threading.Event,
         wake: threading.Event,
+        wakeups: Wakeups | None = None,
     ) -> None:
         self._link = link
         self._publisher = publisher
@@ -78,11 +83,16 @@ class ReleaseLoop:
         self._counters = counters
         self._stop = stop
         self._wake = wake
+        self._wakeups = wakeups
+        self._looker = Looker(link, runway=settings.runway)
         self._polling = Polling(settings.poll_min_s, settings.poll_max_s)
         self._trouble = Trouble("release", settings.connect_backoff_max_s, logger="outbox.relay")
         # Bounded by the window: nothing more is released while something waits here.
         self._owed_back: deque[OweAgain] = deque()
         self._turn = 0
+        # Queues that had work a moment ago, and how many hints more they may have out.
+        self._lately: dict[str, int] = {}
+        self._woken = False
 
     def run(self) -> None:
         """Release and publish until `stop` is set."""
@@ -98,25 +108,61 @@ class ReleaseLoop:
                 continue
             if wait_s > 0:
                 self._wake.wait(wait_s)
+            if self._wakeups is not None and self._wakeups.hear():
+                self._woken = True
 
     def step(self) -> float:
         """Make one round and return the seconds to wait for the next. Raises what the driver raises."""
         self.hand_back()
         if self._publisher.free == 0:
+            self._wake_up()
             return AWAY_S
+        woken, self._woken = self._woken, False
+        at_once = self._release_at_once() if woken else 0
+        look = self._looker.look(news=woken and not at_once)
         released, more = 0, False
-        for queue in self._in_turn(due_queues(self._link, runway=self._settings.runway)):
+        for queue in self._in_turn(look.due):
             asked = room(
                 queue.released,
                 runway=self._settings.runway,
                 batch=self._settings.batch,
                 free=self._publisher.free,
             )
+            got = self._release(queue.name, asked) if asked else 0
+            released += got
+            more = more or 0 < asked == got
+            self._lately[queue.name] = asked - got
+        wait_s = self._polling.after(released + at_once, more=more, blocked=bool(look.due) and not released)
+        return wait_s if more else self._sleep(wait_s, look.next_s)
+
+    def _release_at_once(self) -> int:
+        """After a wake-up, release what has come in a queue that had work lately, before the look at all of them."""
+        if len(self._lately) > FEW_QUEUES:
+            self._lately.clear()
+        released = 0
+        for queue, left in self._lately.items():
+            asked = min(left, self._publisher.free)
             if asked:
-                got = self._release(queue.name, asked)
+                got = self._release(queue, asked)
+                self._lately[queue] = left - got
                 released += got
-                more = more or got == asked
-        return self._polling.after(released, more=more)
+        return released
+
+    def _sleep(self, wait_s: float, next_s: float | None) -> float:
+        """Return how long to wait: longer where writers wake us, but not beyond the next hint that time brings."""
+        if self._wakeups is None:
+            return wait_s
+        if not self._polling.sleepy:
+            self._wakeups.leave_off()
+            return wait_s
+        if not self._wakeups.ask():
+            return wait_s
+        asleep_s = self._polling.asleep()
+        return asleep_s if next_s is None else min(asleep_s, max(next_s, self._settings.poll_min_s))
+
+    def _wake_up(self) -> None:
+        if self._wakeups is not None:
+            self._wakeups.leave_off()
 
     def hand_back(self) -> None:
         """Owe again what the publisher could not get confirmed; what can't be written is kept for later."""
@@ -148,7 +194,13 @@ class ReleaseLoop:
             self._wake.clear()
 
     def _release(self, queue: str, count: int) -> int:
-        hints = release(self._link, queue, batch=count, rehint_after_s=self._settings.rehint_after_s)
+        hints = release(
+            self._link,
+            queue,
+            batch=count,
+            rehint_after_s=self._settings.rehint_after_s,
+            since=self._looker.floors.of(queue).owed,
+        )
         if hints:
             hit(Barrier.RELAY_AFTER_RELEASE)
             self._publisher.publish(queue, hints)

@@ -111,7 +111,7 @@ def test_a_forked_child_keeps_no_session_alive(database: Database) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, link.connection().fileno())
         os.close(null)
-        until(lambda: not database.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", backend), within_s=10)
+        until(lambda: not database.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", backend))
     finally:
         os.close(writing)
         os.waitpid(child, 0)

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("sound")
 
 def test_an_expired_lease_is_taken_back(database: Database, link: Link) -> None:
     """The job is owed at once, its attempt is charged, and the next claim has the next number."""
+    database.clock.stop()
     (mine,) = running(database, link)
     assert recover_leases(link) == []
     database.clock.advance(59)
@@ -110,6 +111,7 @@ def test_recovery_leaves_a_completing_job_alone(database: Database, link: Link, 
 
 def test_a_waiting_job_past_its_deadline_fails(database: Database, link: Link) -> None:
     """Owed and released jobs fail at their deadline, with the reason, and are never claimed."""
+    database.clock.stop()
     deadline = database.clock.now() + timedelta(seconds=100)
     (released,) = submit(database, deadline=deadline)
     release_all(link)
@@ -130,6 +132,7 @@ def test_a_waiting_job_past_its_deadline_fails(database: Database, link: Link) -
 
 def test_a_running_job_outlives_its_deadline_but_is_not_tried_again(database: Database, link: Link) -> None:
     """A lease that runs over the deadline may still succeed; a retry past it fails."""
+    database.clock.stop()
     deadline = database.clock.now() + timedelta(seconds=10)
     mine, other = running(database, link, 2, deadline=deadline)
     database.clock.advance(11)
@@ -145,6 +148,7 @@ def test_a_running_job_outlives_its_deadline_but_is_not_tried_again(database: Da
 
 def test_running_jobs_take_no_place_in_a_batch(database: Database, link: Link) -> None:
     """A late job that still runs does not keep a waiting one, newer than it, from being failed."""
+    database.clock.stop()
     deadline = database.clock.now() + timedelta(seconds=10)
     running(database, link, 2, deadline=deadline)
     (waiting,) = submit(database, deadline=deadline)
@@ -154,6 +158,7 @@ def test_running_jobs_take_no_place_in_a_batch(database: Database, link: Link) -
 
 def test_expiry_works_in_batches(database: Database, link: Link) -> None:
     """No more than the batch ends at once."""
+    database.clock.stop()
     submit(database, 5, deadline=database.clock.now() + timedelta(seconds=1))
     database.clock.advance(2)
     assert [len(expire_deadlines(link, batch=2)) for _ in range(4)] == [2, 2, 1, 0]

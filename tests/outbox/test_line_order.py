@@ -82,7 +82,11 @@ def test_waiting_jobs_cost_a_look_nothing(database: Database, link: Link) -> Non
     plan = "\n".join(
         row[0]
         for row in database.rows(
-            "EXPLAIN (ANALYZE, TIMING OFF) " + database.statements.for_psycopg("due_queues").replace("%(runway)s", "10")
+            "EXPLAIN (ANALYZE, TIMING OFF) "
+            + database.statements.for_psycopg("due_queues")
+            .replace("%(runway)s", "10")
+            .replace("%(queues)s", "'{}'")
+            .replace("%(released_since)s", "'{}'")
         )
     )
     removed = [int(line.split(":")[1]) for line in plan.splitlines() if "Rows Removed by Filter" in line]

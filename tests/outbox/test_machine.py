@@ -55,6 +55,7 @@ def test_only_declared_statements_write_the_state() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_random_lives_match_the_model(database: Database) -> None:
     """Any sequence of moves, late and stale ones included, does what the model says and keeps every invariant."""
     Installation.database = database

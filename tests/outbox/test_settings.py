@@ -73,6 +73,15 @@ def test_a_later_layer_wins_and_unset_stays_unset(toml: Any) -> None:
     assert load(env={**env, "OUTBOX_CONSUMER_QUEUES": " c , d,"}).consumer.queues == ("c", "d")
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("false", False), ("OFF", False), ("0", False), ("True", True), (" yes ", True)]
+)
+def test_a_switch_is_read_from_a_variable(text: str, value: bool) -> None:
+    """The usual words turn a switch on and off; whatever else is refused by name."""
+    assert load(env={"OUTBOX_RELAY_WAKEUPS": text}).relay.wakeups is value
+    assert "OUTBOX_RELAY_WAKEUPS" in refusal(env={"OUTBOX_RELAY_WAKEUPS": "perhaps"})
+
+
 def test_the_given_file_wins_over_the_variable(toml: Any, tmp_path: Path) -> None:
     """`config` replaces OUTBOX_CONFIG; nothing else is searched."""
     path = toml("amqp_prefix = 'given'")

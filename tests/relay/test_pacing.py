@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
@@ -12,17 +11,15 @@ from hypothesis import strategies as st
 
 from outbox.relaying import ReleasedHint
 from outbox_relay.messages import Message, Outcome, Settled, pack, per_message
-from outbox_relay.pacing import PAUSE_MAX_S, Polling, owe_again, pause_s, room
+from outbox_relay.pacing import ASLEEP_S, PAUSE_MAX_S, Polling, owe_again, pause_s, room
 from outbox_relay.window import Window
 from outbox_schemas.hint import MAX_HINT_BYTES, MAX_HINT_JOBS, decode_hint, encode_hint
 from outbox_schemas.topology import broker_queue, queue_arguments
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
 
 def hints(count: int, release_count: int = 1) -> list[ReleasedHint]:
     """Return so many hints of different jobs."""
-    return [ReleasedHint(UUID(int=number), release_count, NOW) for number in range(count)]
+    return [ReleasedHint(UUID(int=number).bytes, release_count, 0) for number in range(count)]
 
 
 @given(st.integers(0, 3000), st.integers(1, 1000))
@@ -66,6 +63,65 @@ def test_polling_slows_down_when_idle_and_wakes_up_at_work() -> None:
     assert waits[7] < 0.009
     assert polling.after(3, more=False) == 0.002
     assert polling.after(1000, more=True) == 0
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def look(polling: Polling, clock: Clock, every_s: float, count: int, released: int) -> None:
+    """Make so many looks, one each `every_s` seconds."""
+    for _ in range(count):
+        clock.now += every_s
+        polling.after(released, more=False)
+
+
+def test_a_trickle_leaves_the_relay_sleepy_and_a_stream_does_not() -> None:
+    """Below the busy rate writers are asked to wake it; above, and until it finds nothing, they are left alone."""
+    clock = Clock()
+    polling = Polling(0.002, 0.02, clock)
+    assert not polling.sleepy, "nothing is known yet"
+    look(polling, clock, 0.02, 1, 0)
+    assert polling.sleepy
+    look(polling, clock, 0.02, 500, 1)
+    assert polling.sleepy
+    look(polling, clock, 0.002, 100, 3)
+    assert not polling.sleepy
+    look(polling, clock, 0.1, 5, 3)
+    assert not polling.sleepy, "there is still work at every look"
+    look(polling, clock, 0.02, 5, 0)
+    assert polling.sleepy
+
+
+@pytest.mark.parametrize("full", [{"more": True}, {"more": False, "blocked": True}], ids=["more", "blocked"])
+def test_who_has_a_backlog_need_not_be_woken(full: dict[str, bool]) -> None:
+    """A full batch, or hints that there is no room for, make it busy at once."""
+    clock = Clock()
+    polling = Polling(0.002, 0.02, clock)
+    look(polling, clock, 0.02, 3, 0)
+    assert polling.sleepy
+    polling.after(5, **full)
+    assert not polling.sleepy
+
+
+def test_sleep_is_light_at_first() -> None:
+    """Writers that looked before anybody asked are met by looks soon after; then a look now and then is enough."""
+    clock = Clock()
+    polling = Polling(0.002, 0.02, clock)
+    look(polling, clock, 0.02, 1, 0)
+    waits = [polling.asleep() for _ in range(20)]
+    assert waits[0] == 0.002
+    assert waits == sorted(waits)
+    assert waits[-1] == waits[-2] == ASLEEP_S
+    polling.after(1000, more=True)
+    assert polling.asleep() == 0.002
 
 
 @given(st.integers(0, 10**9))

@@ -1,28 +1,39 @@
--- Purpose: name the queues in which a hint is due, each with the number of hints that are out and unclaimed.
+-- Purpose: find every queue that owes hints: whether one is due, where its line begins, when the next one comes due, and how many hints
+--   are out and unclaimed. A full look: on its way it steps over all that an old snapshot elsewhere still keeps from being cleaned away.
 -- Transition: none
--- Parameters: runway (no count goes beyond it)
--- Locks: none. Index: outbox_owed (and outbox_owed_low for negative priorities), one probe per distinct queue; outbox_released for the counts. Each limit has an order, or the planner
---   would read the table from its start in the hope of meeting a fitting row soon.
-WITH RECURSIVE known(queue) AS (
-  (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue LIMIT 1)
+-- Parameters: runway (no count goes beyond it), queues and released_since (hints of these queues that went out earlier are not counted)
+-- Locks: none. Index: outbox_owed, one probe per distinct queue (outbox_owed_low for negative priorities); outbox_released for the counts.
+--   Each limit has an order, or the planner would read the table from its start in the hope of meeting a fitting row soon.
+WITH RECURSIVE now AS MATERIALIZED (
+  SELECT {schema}.clock() AS instant
+), known(queue, order_key, job_id) AS (
+  (SELECT o.queue, o.order_key, o.job_id FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue, o.order_key, o.job_id LIMIT 1)
   UNION ALL
-  SELECT (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'owed' AND o.queue > known.queue ORDER BY o.queue LIMIT 1)
-  FROM known WHERE known.queue IS NOT NULL
+  SELECT m.queue, m.order_key, m.job_id FROM known AS k CROSS JOIN LATERAL (
+    SELECT o.queue, o.order_key, o.job_id FROM {schema}.outbox AS o
+    WHERE o.phase = 'owed' AND o.queue > k.queue ORDER BY o.queue, o.order_key, o.job_id LIMIT 1
+  ) AS m
 )
-SELECT k.queue, (
-    SELECT count(*) FROM (
-      SELECT 1 FROM {schema}.outbox AS r WHERE r.phase = 'released' AND r.queue = k.queue
-      ORDER BY r.released_at LIMIT CAST(:runway AS integer)
-    ) AS out
-  ) AS released
-FROM known AS k
-WHERE k.queue IS NOT NULL AND coalesce((
-  SELECT true FROM {schema}.outbox AS d
-  WHERE d.phase = 'owed' AND d.queue = k.queue
-    AND d.order_key <= (SELECT {schema}.clock()) AND d.due_at <= (SELECT {schema}.clock())
-  ORDER BY d.order_key LIMIT 1
-), (
-  SELECT true FROM {schema}.outbox AS d
-  WHERE d.phase = 'owed' AND d.queue = k.queue AND d.order_key > d.due_at AND d.due_at <= (SELECT {schema}.clock())
-  ORDER BY d.order_key LIMIT 1
-))
+SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.released, r.first_released
+FROM known AS k CROSS JOIN now AS n
+LEFT JOIN unnest(CAST(:queues AS text[]), CAST(:released_since AS timestamptz[])) AS s(queue, released_since) ON s.queue = k.queue
+LEFT JOIN LATERAL (
+    SELECT o.order_key AS first_due, o.job_id AS first_id FROM {schema}.outbox AS o
+    WHERE o.phase = 'owed' AND o.queue = k.queue AND (o.order_key, o.job_id) >= (k.order_key, k.job_id) AND o.order_key <= n.instant
+      AND o.due_at <= n.instant
+    ORDER BY o.order_key, o.job_id LIMIT 1
+  ) AS f ON true
+CROSS JOIN LATERAL (SELECT (
+    SELECT o.due_at FROM {schema}.outbox AS o
+    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > o.due_at AND o.order_key > n.instant AND o.due_at <= n.instant
+    ORDER BY o.order_key LIMIT 1
+  ) AS low_due) AS l
+CROSS JOIN LATERAL (SELECT (
+    SELECT o.order_key FROM {schema}.outbox AS o
+    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant ORDER BY o.order_key LIMIT 1
+  ) AS next_at) AS x
+CROSS JOIN LATERAL (SELECT count(*) AS released, min(o.released_at) AS first_released FROM (
+    SELECT h.released_at FROM {schema}.outbox AS h
+    WHERE h.phase = 'released' AND h.queue = k.queue AND h.released_at >= coalesce(s.released_since, '-infinity')
+    ORDER BY h.released_at LIMIT CAST(:runway AS integer)
+  ) AS o) AS r

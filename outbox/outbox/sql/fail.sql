@@ -8,7 +8,7 @@ WITH ended AS MATERIALIZED (
 ), mine AS MATERIALIZED (
   SELECT o.job_id, o.released_at, e.token, e.error_class, e.error_code, e.error_message, e.traceback
   FROM {schema}.outbox AS o JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token
-  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'leased'
+  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
   ORDER BY o.job_id FOR UPDATE OF o
 ), fenced AS (
   DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m)) RETURNING o.job_id

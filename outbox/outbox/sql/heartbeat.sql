@@ -9,14 +9,19 @@ WITH named AS MATERIALIZED (
     WITH ORDINALITY AS b(job_id, token, lease_s, place)
 ), mine AS MATERIALIZED (
   SELECT o.job_id, b.lease_s FROM {schema}.outbox AS o JOIN named AS b ON b.job_id = o.job_id AND b.token = o.lease_token
-  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'leased'
+  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
   ORDER BY o.job_id FOR NO KEY UPDATE OF o SKIP LOCKED
+), given AS MATERIALIZED (
+  SELECT array_agg(m.job_id) AS ids, array_agg(m.lease_s) AS leases_s FROM mine AS m
 ), beaten AS (
-  UPDATE {schema}.outbox AS o SET lease_expires_at = {schema}.clock() + make_interval(secs => m.lease_s)
-  FROM mine AS m WHERE o.job_id = m.job_id
+  UPDATE {schema}.outbox AS o
+  SET lease_expires_at = (SELECT {schema}.clock() + make_interval(secs => g.leases_s[array_position(g.ids, o.job_id)]) FROM given AS g)
+  WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m))
   RETURNING o.job_id, o.lease_token
 )
 SELECT b.job_id, t.job_id IS NOT NULL AS extended,
-  EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = b.job_id AND o.lease_token = b.token) AS owned
+  -- Not EXISTS, which the planner may answer for all rows at once, by reading the whole table.
+  coalesce((SELECT true FROM {schema}.outbox AS o WHERE o.job_id = b.job_id AND o.lease_token = b.token ORDER BY o.job_id LIMIT 1), false)
+    AS owned
 FROM named AS b LEFT JOIN beaten AS t ON t.job_id = b.job_id AND t.lease_token = b.token
 ORDER BY b.place

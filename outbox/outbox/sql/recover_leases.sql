@@ -1,17 +1,11 @@
 -- Purpose: take back leases that have expired. The attempt is charged; at its maximum the job fails, before it the job is owed at once.
 -- Transition: lose_lease: running -> ready | failed (phase leased -> owed, or outbox row deleted)
--- Parameters: batch
+-- Parameters: job_ids (those of due_leases; what has not expired is left alone)
 -- Locks: outbox rows in id order, SKIP LOCKED: one held by its own completion or job.transaction() is left alone; then their job rows.
--- Index: outbox_leased (all leases of the fleet are looked at: they are few), both primary keys.
+-- Index: both primary keys; coalesce keeps the planner from outbox_leased, where it would walk all leases, dead ones included.
 WITH expired AS MATERIALIZED (
   SELECT o.job_id, o.lease_token, o.released_at FROM {schema}.outbox AS o
-  WHERE o.job_id = ANY (ARRAY(
-      -- In the index's own order, so that no plan walks the whole table by id instead. A row without its job is nobody's to recover.
-      SELECT l.job_id FROM {schema}.outbox AS l
-      WHERE l.phase = 'leased' AND l.lease_expires_at <= (SELECT {schema}.clock())
-        AND EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = l.job_id AND j.lease_token = l.lease_token)
-      ORDER BY l.queue, l.tenant LIMIT CAST(:batch AS integer)))
-    AND o.phase = 'leased' AND o.lease_expires_at <= (SELECT {schema}.clock())
+  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false) AND o.lease_expires_at <= (SELECT {schema}.clock())
   ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), recovered AS (
   UPDATE {schema}.jobs AS j
@@ -29,8 +23,8 @@ WITH expired AS MATERIALIZED (
     j.lease_started_at, n.now, e.lease_token AS token, e.released_at
 ), owed AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'owed', due_at = r.now, lease_token = NULL, lease_expires_at = NULL, last_error = 'lease expired'
-  FROM recovered AS r WHERE o.job_id = r.id AND r.state = 'ready'
+  SET phase = 'owed', due_at = (SELECT max(r.now) FROM recovered AS r), lease_token = NULL, lease_expires_at = NULL, last_error = 'lease expired'
+  WHERE o.job_id = ANY (ARRAY(SELECT r.id FROM recovered AS r WHERE r.state = 'ready'))
   RETURNING o.job_id
 ), gone AS (
   DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT r.id FROM recovered AS r WHERE r.state = 'failed')) RETURNING o.job_id

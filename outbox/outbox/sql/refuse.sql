@@ -20,7 +20,7 @@ WITH able AS MATERIALIZED (
     -- To the end of the line: what nobody here can run must not stand in front of what somebody can.
     order_key = greatest(o.order_key, n.now)
   FROM free AS f, (SELECT {schema}.clock() AS now) AS n
-  WHERE o.job_id = f.id AND NOT (f.known AND f.run_at <= n.now)
+  WHERE o.job_id = f.id AND o.job_id = ANY (ARRAY(SELECT e.id FROM free AS e)) AND NOT (f.known AND f.run_at <= n.now)
   RETURNING o.job_id, f.known
 )
 SELECT i.job_id, CASE

@@ -1,19 +1,21 @@
 -- Purpose: pick the hints of one queue that go next, in order, and mark them released.
 -- Transition: none (phase owed -> released)
--- Parameters: queue, batch, overdue_s (how long a hint must have been due at least), kinds and versions (what the caller can run, or NULL
---   for all), rehint_after_s and rehint_max_s (when an unclaimed hint counts as lost: doubling with each release)
--- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed up to now, where nothing that is due later stands but jobs of high priority that are
---   due within minutes; then outbox_owed_low for the jobs of negative priority that have not aged enough to stand there too.
+-- Parameters: queue, since and since_id (the place where the queue's line begins), batch, overdue_s (how long a hint must have been due
+--   at least), kinds and versions (what the caller can run, or NULL for all), rehint_after_s and rehint_max_s (when an unclaimed hint
+--   counts as lost: doubling with each release)
+-- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed from that place up to now, where nothing that is due later stands but jobs of high
+--   priority that are due within minutes; then outbox_owed_low for the jobs of negative priority that have not aged enough to stand there too.
 WITH now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
 ), usual AS MATERIALIZED (
   SELECT o.job_id, o.order_key FROM {schema}.outbox AS o
-  WHERE o.phase = 'owed' AND o.queue = :queue AND o.order_key <= (SELECT n.instant FROM now AS n)
+  WHERE o.phase = 'owed' AND o.queue = :queue AND (o.order_key, o.job_id) >= (CAST(:since AS timestamptz), CAST(:since_id AS uuid))
+    AND o.order_key <= (SELECT n.instant FROM now AS n)
     AND o.due_at <= (SELECT n.instant FROM now AS n) - make_interval(secs => CAST(:overdue_s AS float8))
     AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
       SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
       WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))
-  ORDER BY o.order_key LIMIT CAST(:batch AS integer)
+  ORDER BY o.order_key, o.job_id LIMIT CAST(:batch AS integer)
   FOR UPDATE OF o SKIP LOCKED
 ), low AS MATERIALIZED (
   SELECT o.job_id, o.order_key FROM {schema}.outbox AS o

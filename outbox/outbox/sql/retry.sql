@@ -9,7 +9,7 @@ WITH ended AS MATERIALIZED (
 ), mine AS MATERIALIZED (
   SELECT o.job_id, o.released_at, e.token, e.delay_s, e.outcome, e.error_class, e.error_code, e.error_message, e.traceback
   FROM {schema}.outbox AS o JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token
-  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND o.phase = 'leased'
+  WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
   ORDER BY o.job_id FOR UPDATE OF o
 ), back AS (
   UPDATE {schema}.jobs AS j
@@ -26,12 +26,14 @@ WITH ended AS MATERIALIZED (
   WHERE j.id = m.job_id AND j.state = 'running' AND j.lease_token = m.token
   RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at,
     j.run_at, j.priority, n.now
+), given AS MATERIALIZED (
+  SELECT array_agg(b.id) AS ids, array_agg(b.run_at) AS due, array_agg(b.run_at - b.priority * interval '1 minute') AS keys FROM back AS b
 ), owed AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'owed', lease_token = NULL, lease_expires_at = NULL, due_at = b.run_at,
+  SET phase = 'owed', lease_token = NULL, lease_expires_at = NULL, (due_at, order_key) = (
     -- A retry that waits stands behind what is due, or every look for due work would step over it.
-    order_key = greatest(o.order_key, b.run_at - b.priority * interval '1 minute')
-  FROM back AS b WHERE o.job_id = b.id
+    SELECT g.due[i.place], greatest(o.order_key, g.keys[i.place]) FROM given AS g, array_position(g.ids, o.job_id) AS i(place))
+  WHERE o.job_id = ANY (ARRAY(SELECT b.id FROM back AS b))
   RETURNING o.job_id
 )
 INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,

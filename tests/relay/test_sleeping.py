@@ -1,0 +1,155 @@
+"""When the release loop asks writers to wake it, how long it sleeps, and what it does first when it is woken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outbox.relaying import ReleasedHint
+from outbox.waking import Wakeups
+from outbox_relay.bell import Bell
+from outbox_relay.counters import Counters
+from outbox_relay.messages import Settled
+from outbox_relay.pacing import ASLEEP_S
+from outbox_relay.release_loop import ReleaseLoop
+
+from .test_publishing import released
+
+
+class Sink:
+    """A publisher that takes everything, or nothing."""
+
+    outstanding = 0
+    answering = True
+
+    def __init__(self, free: int = 1000) -> None:
+        self.free = free
+        self.sent: list[int] = []
+
+    def publish(self, queue: str, hints: Sequence[ReleasedHint]) -> None:
+        """Count."""
+        assert queue == "q"
+        self.sent.append(len(hints))
+
+    def outcomes(self) -> list[Settled]:
+        """Return nothing: all is well."""
+        return []
+
+
+class Sleeper:
+    """A release loop that is stepped by hand."""
+
+    def __init__(self, database: Any, relay: Any, free: int = 1000) -> None:
+        self.bell = Bell()
+        self.sink = Sink(free)
+        self.wakeups = Wakeups(database.link("listen"), self.bell.set)
+        self.bell.also = self.wakeups.fileno
+        self.stop = threading.Event()
+        self.loop = ReleaseLoop(
+            database.link("release"),
+            self.sink,
+            relay,
+            Counters(),
+            stop=self.stop,
+            wake=self.bell,
+            wakeups=self.wakeups,
+        )
+
+    def fall_asleep(self) -> float:
+        """Look until the waits are long, and return the wait."""
+        for _ in range(200):
+            if (wait_s := self.loop.step()) >= ASLEEP_S:
+                return wait_s
+        raise AssertionError(f"still awake: {wait_s}")
+
+    def close(self) -> None:
+        """Close what it holds."""
+        self.wakeups.close()
+        self.bell.close()
+
+
+@pytest.fixture
+def sleeper(database, settings, monkeypatch):
+    """Yield a loop, whose looks count as cheap however slow the machine is just now."""
+    monkeypatch.setattr("outbox.floors.CHEAP_S", 3600.0)
+    sleeper = Sleeper(database, settings.relay)
+    yield sleeper
+    sleeper.close()
+
+
+def asked(database: Any) -> int:
+    """Return how many sessions ask to be woken."""
+    query = "SELECT 1 FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database WHERE l.locktype = 'advisory'"
+    return int(database.count(f"{query} AND d.datname = current_database()"))
+
+
+def test_an_idle_loop_asks_and_then_sleeps_long(database, sleeper) -> None:
+    """With nothing to do it looks ever more rarely, and a commit ends its wait."""
+    assert sleeper.fall_asleep() == ASLEEP_S
+    assert asked(database) == 1
+
+
+def test_a_commit_ends_the_sleep(database, settings, submit, sleeper, eventually) -> None:
+    """The loop, running, releases what a writer commits although it would not look for an hour."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outbox_relay.pacing.ASLEEP_S", 3600.0)
+        patch.setattr("outbox_relay.pacing.DROWSY_GROWTH", 1e9)
+        thread = threading.Thread(target=sleeper.loop.run)
+        thread.start()
+        try:
+            eventually(lambda: asked(database) == 1)
+            for number in range(1, 4):
+                submit(1)
+                eventually(lambda number=number: released(database) == number)
+        finally:
+            sleeper.stop.set()
+            sleeper.bell.set()
+            thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_busy_loop_does_not_ask(database, configure, submit, sleeper, eventually) -> None:
+    """A full batch, or a backlog that there is no room for, ends the asking: writers then pay nothing for it."""
+    sleeper.fall_asleep()
+    assert asked(database) == 1
+    submit(2500)
+    eventually(lambda: sleeper.loop.step() is not None and released(database) == configure().relay.runway)
+    assert sleeper.loop.step() < ASLEEP_S
+    assert asked(database) == 0
+
+
+def test_a_loop_without_a_broker_does_not_ask(database, sleeper) -> None:
+    """While nothing can be published, nobody needs to say that there is something."""
+    sleeper.fall_asleep()
+    sleeper.sink.free = 0
+    sleeper.loop.step()
+    assert asked(database) == 0
+
+
+def test_it_sleeps_no_longer_than_until_the_next_hint_is_due(database, submit, sleeper) -> None:
+    """A job that is due later is released when it is due, without a commit."""
+    database.clock.stop()
+    submit(1, run_at=database.clock.now() + timedelta(seconds=ASLEEP_S / 2))
+    assert max(sleeper.loop.step() for _ in range(30)) <= ASLEEP_S / 2
+
+
+def test_a_woken_loop_releases_first_where_there_was_work(submit, sleeper, eventually) -> None:
+    """What has come in a queue that had work lately goes out before the look at all queues."""
+    sleeper.fall_asleep()
+    submit(1)
+    eventually(lambda: sleeper.loop.step() is not None and sleeper.sink.sent == [1])
+    sleeper.loop._woken = True  # as `run` notes it
+    submit(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outbox.relaying.Looker.look", _no_look)
+        with pytest.raises(ZeroDivisionError):
+            sleeper.loop.step()
+    assert sleeper.sink.sent == [1, 2]
+
+
+def _no_look(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError
