@@ -40,9 +40,9 @@ def test_many_handlers_load_inside_their_transactions_at_once(desk: Desk, monkey
 
     def handle(job: Any, payload: Any) -> None:
         with job.transaction():
-            together.wait(10)
+            together.wait(30)
             job.load_checkpoint("step")
-            together.wait(10)
+            together.wait(30)
 
     desk.start(handler(handle), concurrency=4)
     ids = desk.submit("a", "b", "c", "d")

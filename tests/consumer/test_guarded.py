@@ -129,7 +129,7 @@ def test_daemon_executor_runs_at_most_its_size_and_leaves_no_thread_to_wait_for(
         with lock:
             peak[0] += 1
             peak[1] = max(peak)
-        assert gate.wait(10)
+        assert gate.wait(30)
         with lock:
             peak[0] -= 1
         return number
@@ -145,7 +145,7 @@ def test_daemon_executor_runs_at_most_its_size_and_leaves_no_thread_to_wait_for(
     assert all(thread.daemon for thread in threads)
     executor.shutdown()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
     with pytest.raises(RuntimeError):
         executor.submit(call, 1)

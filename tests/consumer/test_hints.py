@@ -28,7 +28,7 @@ def test_hinted_jobs_run_and_their_messages_are_acked(desk: Desk, hints: Hints, 
     hints.hint(released[20:], per_message=20)
     running = desk.start(handler(), amqp_url=amqp_url)
     desk.done(60)
-    assert running.counted("hints_received") == 22
+    assert running.counted("hints_received") >= 22
     assert running.counted("claimed") == 60
     running.stop()
     assert settled(hints)
@@ -157,7 +157,7 @@ def test_each_job_runs_once_though_it_is_hinted_many_times(desk: Desk, hints: Hi
     consumers = [desk.start(handler(), amqp_url=amqp_url) for _ in range(2)]
     desk.done(40)
     assert desk.database.count("attempts") == 40
-    until(lambda: sum(one.counted("hints_received") for one in consumers) == 6 + 14 + 1)
+    until(lambda: sum(one.counted("hints_received") for one in consumers) >= 6 + 14 + 1)
     assert check_invariants(desk.database) == []
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from outbox_consumer import RetryPolicy, connections
 from outbox_consumer.retry import plain
-from support.consuming import Desk, handler
+from support.consuming import Desk, handler, overrun
 from support.database import Database
 from support.invariants import check_invariants
 from support.waiting import until
@@ -40,14 +40,15 @@ def test_overrun_that_never_leaves_its_transaction_loses_its_job(desk: Desk) -> 
             with pytest.raises(sa.exc.DBAPIError), job.transaction():
                 gate.wait(job)
 
-    running = desk.start(handler(handle, lease=1, max_runtime=1))
+    running = desk.start(handler(handle, lease=3, max_runtime=60), heartbeat_s=0.3)
     [job_id] = desk.submit("a")
     gate.holds(1)
+    overrun(running)
     until(lambda: running.consumer._book.entries()[0].ending)
     end_sessions(desk.database, "handlers")
-    desk.done(1, timeout_s=10)
+    desk.done(1, timeout_s=30)
     assert desk.outcomes(job_id) in (["retried", "succeeded"], ["lease_lost", "succeeded"])
-    assert running.consumer.running() == 1
+    until(lambda: running.consumer.running() == 1)
     gate.open()
     until(lambda: running.held() == 0 and running.consumer.running() == 0)
     assert check_invariants(desk.database) == []
@@ -62,11 +63,12 @@ def test_overrun_whose_transaction_stays_open_is_not_beaten_for(desk: Desk) -> N
             with job.transaction():
                 gate.wait(job)
 
-    desk.start(handler(handle, lease=1, max_runtime=1))
+    running = desk.start(handler(handle, lease=3, max_runtime=60), heartbeat_s=0.3)
     desk.submit("a")
     gate.holds(1)
+    overrun(running)
     expired = "outbox WHERE phase = 'leased' AND lease_expires_at < {s}.clock() - interval '1 second'"
-    until(lambda: desk.database.count(expired) == 1, within_s=10)
+    until(lambda: desk.database.count(expired) == 1, within_s=30)
     gate.open()
     desk.done(1)
 
@@ -84,17 +86,17 @@ def test_end_behind_a_forgotten_transaction_is_tried_after_a_while(desk: Desk) -
         thread = threading.Thread(target=sit, args=(job,), daemon=True)
         threads.append(thread)
         thread.start()
-        assert inside.wait(10)
+        assert inside.wait(30)
 
     threads: list[threading.Thread] = []
-    desk.start(handler(handle, lease=1))
+    desk.start(handler(handle, lease=3), heartbeat_s=0.3)
     [job_id] = desk.submit("a")
     gate.holds(1)
     end_sessions(desk.database, "handlers")
-    desk.done(1, timeout_s=10)
+    desk.done(1, timeout_s=30)
     assert desk.outcomes(job_id) == ["succeeded"]
     gate.open()
-    threads[0].join(10)
+    threads[0].join(30)
 
 
 def test_apply_that_never_returns_loses_its_job(desk: Desk) -> None:
@@ -106,11 +108,12 @@ def test_apply_that_never_returns_loses_its_job(desk: Desk) -> None:
         if job.attempt == 1:
             gate.wait(job)
 
-    running = desk.start(handler(apply=apply, lease=1, max_runtime=1))
+    running = desk.start(handler(apply=apply, lease=3, max_runtime=60), heartbeat_s=0.3)
     [job_id] = desk.submit("a")
     gate.holds(1)
+    overrun(running)
     end_sessions(desk.database, "completions")
-    desk.done(1, timeout_s=10)
+    desk.done(1, timeout_s=30)
     assert desk.outcomes(job_id) == ["lease_lost", "succeeded"]
     gate.open()
     until(lambda: running.held() == 0)
@@ -126,7 +129,7 @@ def test_lease_that_the_watch_declares_lost_is_extended_no_more(desk: Desk) -> N
         if job.attempt == 1:
             gate.wait(job)
 
-    running = desk.start(handler(handle, lease=1))
+    running = desk.start(handler(handle, lease=3), heartbeat_s=0.3)
     [job_id] = desk.submit("a")
     gate.holds(1)
     [entry] = running.consumer._book.entries()
@@ -136,7 +139,7 @@ def test_lease_that_the_watch_declares_lost_is_extended_no_more(desk: Desk) -> N
         return entry.lost
 
     until(lost)
-    desk.done(1, timeout_s=8)
+    desk.done(1, timeout_s=30)
     assert desk.outcomes(job_id) == ["lease_lost", "succeeded"]
     gate.open()
     until(lambda: running.held() == 0)
@@ -152,7 +155,7 @@ def test_completion_that_waits_for_a_connection_costs_no_attempt(desk: Desk, mon
         write_effect(session, job, result)
         gate.wait(job)
 
-    running = desk.start(handler(apply=apply, lease=2), pool_size=3)
+    running = desk.start(handler(apply=apply, lease=5), pool_size=3, heartbeat_s=0.3)
     pool = running.consumer._connections.for_completions
     sa.event.listen(pool, "checkout", lambda *_: waited.set())
     ids = desk.submit("a", "b")
@@ -197,8 +200,10 @@ def test_overrun_runs_no_code_of_a_users_policy(desk: Desk) -> None:
             gate.wait(job)
 
     curious = Curious(max_attempts=2, base=timedelta(0), cap=timedelta(0))
-    desk.start(handler(handle, retry=curious, lease=1, max_runtime=1))
+    running = desk.start(handler(handle, retry=curious, lease=60, max_runtime=60))
     sits, _ = desk.submit("sits", "fails")
+    gate.holds(1)
+    overrun(running, "sits")
     desk.done(2)
     assert desk.outcomes(sits) == ["retried", "succeeded"]
     assert SEEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partialmethod
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from outbox_consumer import RetryableError, TerminalError
+from outbox_consumer.connections import Connections
 from outbox_consumer.suspects import Suspects
 from support.answer_proxy import AnswerProxy
 from support.consuming import Desk, handler, through
@@ -47,7 +49,7 @@ def test_commit_of_an_apply_whose_answer_is_lost_counts_once(desk: Desk, proxy: 
     running = desk.start(handler(apply=apply, lease=5), database_url=through(desk.database.url, proxy.port))
     [job_id] = desk.submit("a")
     desk.done(1)
-    assert proxy.swallowed.wait(5)
+    assert proxy.swallowed.wait(20)
     until(lambda: running.counted("succeeded") == 1)
     assert running.counted("commits_resolved") == 1
     assert running.counted("stale_writes_refused") == 0
@@ -76,7 +78,7 @@ def test_apply_cut_before_its_commit_runs_again_within_the_attempt(desk: Desk, p
 ENDS: dict[str, tuple[Any, bytes, str, list[str], str]] = {
     "complete": (None, b"state = 'succeeded'", "succeeded", ["succeeded"], "succeeded"),
     "retry": (RetryableError, b"'handed_back'", "succeeded", ["retried", "succeeded"], "retried"),
-    "fail": (TerminalError, b"state = 'failed'", "failed", ["failed"], "failed"),
+    "fail": (TerminalError, b"state = 'failed', lease_token = NULL", "failed", ["failed"], "failed"),
 }
 
 
@@ -94,7 +96,7 @@ def test_batched_end_whose_answer_is_lost_is_found_out(desk: Desk, proxy: Answer
     running = desk.start(handler(handle, lease=5), database_url=through(desk.database.url, proxy.port))
     [job_id] = desk.submit("a")
     desk.done(1, state)
-    assert proxy.swallowed.wait(5)
+    assert proxy.swallowed.wait(20)
     until(lambda: running.counted("commits_resolved") == 1)
     assert running.counted(counter) == 1
     assert running.counted("stale_writes_refused") == 0
@@ -102,8 +104,12 @@ def test_batched_end_whose_answer_is_lost_is_found_out(desk: Desk, proxy: Answer
     assert check_invariants(desk.database) == []
 
 
-def test_claim_that_takes_effect_after_its_connection_is_lost_is_found(desk: Desk, db_proxy: Proxy) -> None:
+def test_claim_that_takes_effect_after_its_connection_is_lost_is_found(
+    desk: Desk, db_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A claim that the server finishes after the cut is asked about until it shows; others are claimed meanwhile."""
+    # The claim waits for the row for as long as a statement may take, so that there is time for the others.
+    monkeypatch.setattr(Connections, "link", partialmethod(Connections.link, lock_s=14))
     stranger = desk.database.connect(autocommit=False)
     ids = desk.submit("a", "b")
     stranger.execute(desk.database.sql("SELECT 1 FROM {s}.jobs FOR UPDATE"))
@@ -113,10 +119,10 @@ def test_claim_that_takes_effect_after_its_connection_is_lost_is_found(desk: Des
     until(lambda: desk.database.count(waiting) == 1)
     db_proxy.cut()
     desk.submit("c")
-    desk.done(1, timeout_s=3)
+    desk.done(1, timeout_s=12)
     assert desk.database.count(waiting) == 1
     stranger.rollback()
-    desk.done(3, timeout_s=5)
+    desk.done(3, timeout_s=30)
     assert [desk.outcomes(job_id) for job_id in ids] == [["handed_back", "succeeded"]] * 2
     until(lambda: running.counted("succeeded") == 3)
     assert running.counted("handed_back") == 2
@@ -151,7 +157,7 @@ def test_claim_whose_answer_is_lost_is_handed_back_uncharged(desk: Desk, proxy: 
     ids = desk.submit("a", "b", "c")
     proxy.arm(b"lease_owner = ")
     running = desk.start(handler(handle, lease=30), database_url=through(desk.database.url, proxy.port))
-    desk.done(3, timeout_s=5)
+    desk.done(3, timeout_s=20)
     assert proxy.swallowed.is_set()
     assert [desk.outcomes(job_id) for job_id in ids] == [["handed_back", "succeeded"]] * 3
     assert runs == [1, 1, 1]

@@ -18,12 +18,12 @@ from outbox.urls import sqlalchemy_engine
 from support.database import Database
 
 LEASE_S = 2.0
-START_S = 20.0
-DRAIN_S = 40.0
-STEP_S = 20.0
-END_S = 20.0
+START_S = 60.0
+DRAIN_S = 90.0
+STEP_S = 60.0
+END_S = 60.0
 # More than any cell takes, however slow the machine: what hangs must end as a failure of its cell.
-CELL_S = 100.0
+CELL_S = 240.0
 
 _SETTINGS = {
     "OUTBOX_CONSUMER_CONCURRENCY": "4",

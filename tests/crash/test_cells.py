@@ -31,7 +31,7 @@ def test_names_are_unique_and_the_quick_ones_exist() -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("cell", _QUICK_CELLS, ids=lambda cell: cell.name)
 def test_cell_holds(cell: Cell, ground: Ground, tmp_path: Path) -> None:
     """Real processes are hit where the cell says; then everything drains, once."""

@@ -46,7 +46,7 @@ class OtherNoop(Noop):
 class Eventually(Protocol):
     """Waits for a condition."""
 
-    def __call__(self, condition: Callable[[], Any], within_s: float = 10) -> Any:
+    def __call__(self, condition: Callable[[], Any], within_s: float = 30) -> Any:
         """Return the condition's first true value; fail if there is none in time."""
 
 
@@ -54,7 +54,7 @@ class Eventually(Protocol):
 def eventually() -> Eventually:
     """Return a function that waits for a condition and returns its value, or fails."""
 
-    def wait(condition: Callable[[], Any], within_s: float = 10) -> Any:
+    def wait(condition: Callable[[], Any], within_s: float = 30) -> Any:
         deadline = time.monotonic() + within_s
         while not (value := condition()):
             assert time.monotonic() < deadline, f"still {value!r} after {within_s} s"

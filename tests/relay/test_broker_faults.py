@@ -102,7 +102,7 @@ def test_silent_broker_is_given_up_after_the_confirm_timeout(publisher, proxy, e
     before = time.monotonic()
     publisher.publish("q", hints(7))
     assert outcomes(publisher, eventually, 7) == [Outcome.CUT_OFF] * 7
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 9
     eventually(lambda: publisher.state is not BrokerState.READY)
     assert publisher.free == 0
     proxy.thaw()

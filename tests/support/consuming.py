@@ -14,10 +14,12 @@ import sqlalchemy as sa
 from pika.adapters.blocking_connection import BlockingChannel
 
 from outbox import enqueue_many
+from outbox.keeping import recover_leases
 from outbox.relaying import release
 from outbox.settings import Settings, load
 from outbox.urls import amqp_parameters
 from outbox_consumer import AsyncHandler, Handler, Job, RetryPolicy
+from outbox_consumer.book import Entry
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry
 from outbox_consumer.runtime import Consumer
@@ -271,7 +273,7 @@ class Desk:
         """Return how many jobs are in each state."""
         return dict(self.database.rows("SELECT state, count(*)::int FROM {s}.jobs GROUP BY state"))
 
-    def done(self, count: int, state: str = "succeeded", timeout_s: float = 15) -> None:
+    def done(self, count: int, state: str = "succeeded", timeout_s: float = 30) -> None:
         """Wait until exactly so many jobs are in a state."""
         until(lambda: self.states().get(state, 0) >= count, within_s=timeout_s)
         assert self.states()[state] == count
@@ -289,11 +291,12 @@ class Desk:
 
     def take_lease(self, job_id: UUID) -> None:
         """End a running job's lease from outside, as a recovery after its expiry does."""
-        self.database.rows("UPDATE {s}.outbox SET lease_expires_at = {s}.clock() WHERE job_id = %s", job_id)
-        from outbox.keeping import recover_leases  # noqa: PLC0415
-
+        expire = "UPDATE {s}.outbox SET lease_expires_at = {s}.clock(), due_at = {s}.clock() WHERE job_id = %s"
         link = self.database.link("test/recover")
-        assert [lost.job_id for lost in recover_leases(link)] == [job_id]
+        # In one transaction: a heartbeat, or another recovery, would find the expired lease in between.
+        with link.transaction() as connection:
+            connection.execute(self.database.sql(expire, escaped=True), [job_id])
+            assert [lost.job_id for lost in recover_leases(link)] == [job_id]
         link.close()
 
     def keep(self, stop: threading.Event, body: Callable[[threading.Event], object]) -> None:
@@ -311,8 +314,20 @@ class Desk:
         for running in self._consumers:
             running.stop()
         for _, thread in self._kept:
-            thread.join(15)
+            thread.join(45)
             assert not thread.is_alive()
+
+
+def overrun(running: RunningConsumer, name: str | None = None) -> None:
+    """Have the attempts that run, or the one of the job of that name, be an hour old: past their maximum runtime."""
+
+    def started() -> list[Entry]:
+        entries = [entry for entry in running.consumer._book.entries() if entry.started_at is not None]
+        return [entry for entry in entries if name in {None, entry.job.logical_key}]
+
+    for entry in until(started):
+        assert entry.started_at is not None
+        entry.started_at -= 3600
 
 
 def through(url: str, port: int) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def until(condition: Callable[[], _T], *, within_s: float = 20, every_s: float = 0.01) -> _T:
+def until(condition: Callable[[], _T], *, within_s: float = 30, every_s: float = 0.01) -> _T:
     """Return the condition's first true value; fail if there is none within the bound."""
     deadline = time.monotonic() + within_s
     while True:
