@@ -19,10 +19,15 @@ BENCH_ARGS ?=
 # One list for making the lock and for checking it. An existing output file keeps its pins as far as they still fit.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 	--no-emit-package outbox-relay --custom-compile-command "make lock" pyproject.toml
+# The same for the environment in which the peers are measured. Its group is in no other lock.
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.installed
+BENCH_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras \
+	--group bench --no-emit-package outbox-relay --custom-compile-command "make bench-lock" pyproject.toml
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(READY) ## Make the virtual environment from the lock file
@@ -90,9 +95,34 @@ lock-check: $(READY)
 crash: $(READY) ## Kill and pause real processes in every crash window, then count
 	@PYTHONPATH=tests $(BIN)/python -m crash $(CRASH_ARGS)
 
+# Each writes its figures into docs/ and ends with 1 if a must is missed. BENCH_ARGS='--quick' tries one out.
 .PHONY: bench
-bench: $(READY) ## Measure, and write docs/performance.md
-	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+bench: $(READY) ## Measure this project alone, in about three minutes
+	@$(BIN)/python bench/run.py ours $(BENCH_ARGS)
+
+.PHONY: bench-scale
+bench-scale: $(READY) ## Measure with a million jobs waiting and ten million finished (half an hour, 10 GB)
+	@$(BIN)/python bench/run.py scale $(BENCH_ARGS)
+
+.PHONY: bench-peers
+bench-peers: $(BENCH_READY) ## Measure this project and its peers side by side (an hour)
+	@$(BENCH_VENV)/bin/python bench/run.py peers $(BENCH_ARGS)
+
+.PHONY: bench-horizon
+bench-horizon: $(BENCH_READY) ## Measure while another session holds an old snapshot (half an hour)
+	@$(BENCH_VENV)/bin/python bench/run.py horizon $(BENCH_ARGS)
+
+$(BENCH_READY): requirements-bench.lock pyproject.toml $(READY)
+	@echo "making $(BENCH_VENV)"
+	@$(BIN)/python -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements-bench.lock
+	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: bench-lock
+bench-lock: $(READY) ## Resolve the peers' latest releases anew into requirements-bench.lock
+	@$(BENCH_LOCK) --upgrade --output-file requirements-bench.lock
 
 .PHONY: lock
 lock: $(READY) ## Resolve the dependencies anew into requirements.lock
@@ -105,5 +135,5 @@ fmt: $(READY) ## Format the code and apply the safe fixes
 
 .PHONY: clean
 clean: ## Remove the virtual environment, builds and caches
-	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .run
+	@rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .run
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

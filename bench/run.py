@@ -1,71 +1,94 @@
-"""Measure outbox-relay on this machine and write docs/performance.md.
+"""Measure outbox-relay on this machine, alone or beside others, and write the figures into docs/.
 
-python bench/run.py [--quick] [--output FILE]
+python bench/run.py {ours,peers,horizon,scale} [--runs N] [--jobs N] [--only NAME,...] [--quick] [--docs FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import signal
 import sys
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from measure.drain import async_drain, drain, memory
-from measure.latency import latency
-from measure.report import Figures, write_report
-from measure.submitting import batches, concurrent, one_per_transaction
-from measure.system import system
+from measure import page, plots, store, suites
+from measure.arena import arena
+from measure.compare import changes
+from measure.run import Options, Run
+from measure.targets import evaluate, line, measured
+
+_SUITES = {
+    "ours": (suites.ours, 3),
+    "peers": (suites.side_by_side, 5),
+    "horizon": (suites.old_snapshot, 1),
+    "scale": (suites.large_numbers, 3),
+}
 
 
-def main() -> None:
-    """Run every measurement; each repeated one gives its median."""
-    parser = argparse.ArgumentParser(description="Measure outbox-relay on this machine.")
-    parser.add_argument("--quick", action="store_true", help="few and short runs, to see that it works")
-    parser.add_argument(
-        "--runs", type=int, default=5, help="how often each repeated measurement runs; its median counts"
+def main() -> int:
+    """Run one suite; return 1 if a must is missed or a job of ours was lost or doubled, else 0."""
+    # Otherwise the workers, which are in groups of their own, would outlive a run that is told to end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    chosen = _arguments()
+    measure, usual_runs = _SUITES[chosen.suite]
+    options = Options(
+        quick=chosen.quick,
+        runs=chosen.runs or (1 if chosen.quick else usual_runs),
+        jobs=chosen.jobs,
+        only=frozenset(filter(None, chosen.only.split(","))),
     )
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "performance.md")
-    options = parser.parse_args()
-    jobs, runs, seconds = (5_000, 1, 3.0) if options.quick else (20_000, options.runs, 10.0)
+    with arena(_say) as servers:
+        run = Run(servers, options, _say)
+        measure(run)
+        entry = store.entry(run)
+    docs = chosen.docs or (Path(tempfile.mkdtemp(prefix="outbox-bench-docs-")) if chosen.quick else store.DOCS)
+    _write(docs, chosen.suite, entry)
+    return _conclude(chosen.suite, run)
 
-    def say(text: str) -> None:
-        print(text, flush=True)
 
-    def median(what: str, measure: Callable[[], float]) -> float:
-        values = [measure() for _ in range(runs)]
-        say(f"{what}: {statistics.median(values):,.0f}/s (of {', '.join(f'{value:,.0f}' for value in values)})")
-        return statistics.median(values)
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure outbox-relay on this machine.")
+    parser.add_argument("suite", choices=_SUITES, nargs="?", default="ours")
+    parser.add_argument("--runs", type=int, help="how many rounds; medians count")
+    parser.add_argument("--jobs", type=int, help="how many jobs go through under a snapshot, or stand in a backlog")
+    parser.add_argument("--only", default="", help="the peers to measure, by name, with commas between; default: all")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works; docs stay as they are")
+    parser.add_argument("--docs", type=Path, help="where figures and page are written; default: docs/")
+    return parser.parse_args()
 
-    with system(say) as it:
-        figures = Figures(
-            jobs=jobs,
-            runs=runs,
-            drain_1=median("drain, one consumer", lambda: drain(it, jobs=jobs, consumers=1)),
-            drain_2=median("drain, two consumers", lambda: drain(it, jobs=jobs, consumers=2)),
-            drain_async_1=median("drain, one consumer, async", lambda: async_drain(it, jobs=jobs, consumers=1)),
-            drain_single=median(
-                "drain, one consumer, one id a message", lambda: drain(it, jobs=jobs, consumers=1, ids_per_message=1)
-            ),
-            drain_single_2=median(
-                "drain, two consumers, one id a message", lambda: drain(it, jobs=jobs, consumers=2, ids_per_message=1)
-            ),
-            latency=latency(it, rate=50, seconds=max(seconds * 2, 6)),
-            latency_brokerless=latency(it, rate=50, seconds=max(seconds * 2, 6), broker=False),
-            enqueue_1=median("enqueue, one a transaction", lambda: one_per_transaction(it, seconds=seconds / 2)),
-            enqueue_batch=median("enqueue, batches of 1,000", lambda: batches(it, seconds=seconds / 2)),
-            writers_plain=median("four writers", lambda: concurrent(it, seconds=seconds / 2, writers=4, notify=False)),
-            writers_notify=median(
-                "four writers, NOTIFY in each transaction",
-                lambda: concurrent(it, seconds=seconds / 2, writers=4, notify=True),
-            ),
-            memory=memory(it, jobs=20_000 if options.quick else 100_000),
-        )
-    write_report(options.output, figures)
-    say(f"written: {options.output}")
+
+def _write(docs: Path, suite: str, entry: dict[str, object]) -> None:
+    kept = store.load(docs) | {suite: entry}
+    written = [store.save(docs, kept)]
+    try:
+        written += plots.draw(docs / "figures", store.figures_of(kept, "peers"))
+    except ImportError:
+        _say("no pictures: matplotlib is not installed here (it comes with the peers)")
+    written.append(page.write(docs, kept))
+    _say("written: " + ", ".join(str(path) for path in written))
+
+
+def _conclude(suite: str, run: Run) -> int:
+    compared = changes(run.figures, store.figures_of(store.load_committed(), suite))
+    if compared:
+        _say("\nagainst the last committed figures of this machine shape:")
+        for text in compared:
+            _say(f"  {text}")
+    # Side by side, a peer that could not be started is worth a line; alone, nobody expected it.
+    verdicts = evaluate(run.figures) if suite in {"peers", "horizon"} else measured(evaluate(run.figures))
+    _say("\nwhat is to be reached (median, and the extremes of the rounds):")
+    for verdict in verdicts:
+        _say(f"  {line(verdict)}")
+    for text in run.wrong:
+        _say(f"  WRONG: {text}")
+    return 1 if run.wrong or any(verdict.missed for verdict in verdicts) else 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

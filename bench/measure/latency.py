@@ -1,17 +1,21 @@
-"""From the commit's return in the writer to the handler's first line in the consumer, at a steady rate."""
+"""From the commit's return in the writer to the handler's first line in the worker, at a steady rate."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import count
 
-import sqlalchemy as sa
+from measure.arena import Seat
+from measure.contender import NO_EXTRA, Submitter
+from measure.evidence import started_once
+from measure.stamps import count_stamps
+from measure.waiting import wait_until
 
-from measure.system import System, wait_until
-from measure.workload import Stamp
-from outbox import enqueue
+_WARM_UP = 30
 
 
 @dataclass(frozen=True)
@@ -23,47 +27,55 @@ class Latency:
     samples: int
 
 
-def latency(system: System, *, rate: float, seconds: float, broker: bool = True) -> Latency:
-    """Submit `rate` jobs a second for `seconds` and return how long after its commit each started."""
-    system.reset()
-    stamps = system.logs / "stamps"
-    stamps.write_text("", encoding="ascii")
-    extra = {"BENCH_STAMPS": str(stamps)} | ({} if broker else {"OUTBOX_AMQP_URL": ""})
-    processes = [system.start("consume", "measure.workload", extra=extra)]
-    if broker:
-        processes.append(system.start("relay"))
-    engine = system.engine()
+def latency(seat: Seat, *, rate: float, seconds: float, extra: Mapping[str, str] = NO_EXTRA) -> Latency:
+    """Submit `rate` jobs a second for `seconds`, a transaction each, and return how long after its commit each started.
+
+    Raises `Wrong` if a job was lost or ran twice.
+    """
+    seat.fresh()
     try:
-        _warm_up(engine, stamps)
-        committed = _submit(engine, rate, seconds)
-        wait_until(lambda: committed.keys() <= _read(stamps).keys(), 30)
+        seat.contender.start(1, extra=extra)
+        with seat.contender.submitter() as writer:
+            first = warm_up(seat, writer, 0)
+            return paced(seat, writer, first, rate=rate, seconds=seconds)
     finally:
-        for process in processes:
-            system.stop(process)
-    started = _read(stamps)
+        seat.contender.stop()
+
+
+def warm_up(seat: Seat, writer: Submitter, first: int) -> int:
+    """Submit single jobs until the workers run them as they come; return the next free number."""
+    before = count_stamps(seat.stamps)
+    numbers = count(first)
+    for done in range(_WARM_UP):
+        writer.one(next(numbers))
+        expected = before + done + 1
+        wait_until(lambda expected=expected: count_stamps(seat.stamps) >= expected, 60, 0.01)  # type: ignore[misc]
+    return next(numbers)
+
+
+def paced(seat: Seat, writer: Submitter, first: int, *, rate: float, seconds: float) -> Latency:
+    """Submit at a steady pace to workers that run, and return how long each job took to start.
+
+    Where there is no transaction with the service's rows, there is no commit to count from but the call itself.
+    """
+    before = count_stamps(seat.stamps)
+    from_call = "enqueue_one" not in seat.contender.can
+    committed = _submit(writer, first, rate, seconds, from_call=from_call)
+    with suppress(TimeoutError):  # what is missing is said better below
+        wait_until(lambda: count_stamps(seat.stamps) >= before + len(committed), 30)
+    started = started_once(seat, committed).by_number
     waits = sorted((started[number] - instant) * 1000 for number, instant in committed.items())
     return Latency(statistics.median(waits), waits[int(len(waits) * 0.99)], len(waits))
 
 
-def _warm_up(engine: sa.Engine, stamps: Path) -> None:
-    with engine.begin() as connection:
-        enqueue(connection, Stamp(number=-1))
-    wait_until(lambda: -1 in _read(stamps), 60)
-
-
-def _submit(engine: sa.Engine, rate: float, seconds: float) -> dict[int, float]:
+def _submit(writer: Submitter, first: int, rate: float, seconds: float, *, from_call: bool) -> dict[int, float]:
     committed: dict[int, float] = {}
     begin = time.monotonic()
-    for number in range(int(rate * seconds)):
-        pause = begin + number / rate - time.monotonic()
+    for index in range(int(rate * seconds)):
+        pause = begin + index / rate - time.monotonic()
         if pause > 0:
             time.sleep(pause)
-        with engine.begin() as connection:
-            enqueue(connection, Stamp(number=number))
-        committed[number] = time.time()
+        called = time.time()
+        writer.one(first + index)
+        committed[first + index] = called if from_call else time.time()
     return committed
-
-
-def _read(stamps: Path) -> dict[int, float]:
-    lines = (line.split() for line in stamps.read_text(encoding="ascii").splitlines())
-    return {int(parts[0]): float(parts[1]) for parts in lines if len(parts) == 2}

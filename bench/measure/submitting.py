@@ -1,75 +1,92 @@
-"""How fast a service can submit, and what a NOTIFY inside its transactions would cost it."""
+"""How fast a service can submit: single jobs, batches, and several writers at once."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from itertools import count
+from subprocess import PIPE, Popen
+from typing import Self
 
-import sqlalchemy as sa
+from measure.arena import Seat
+from measure.evidence import Wrong
 
-from measure.system import System
-from measure.workload import Noop
-from outbox import enqueue, enqueue_many
-
-_BUSINESS = sa.text("INSERT INTO business (id, note) VALUES (:id, 'a row of the service')")
-_NOTIFY = sa.text("SELECT pg_notify('outbox', 'work')")
+BATCH = 1000
 
 
-def one_per_transaction(system: System, *, seconds: float) -> float:
-    """Return transactions per second, each with one business row and one job, from one connection."""
-    system.reset()
+def one_per_transaction(seat: Seat, *, seconds: float) -> float:
+    """Return transactions per second, each with one business row and one job, on one connection."""
+    seat.fresh()
     numbers = count()
-    with system.engine().connect() as connection:
-        return _rate(lambda: _submit_one(connection, next(numbers), notify=False), seconds)
+    with seat.contender.submitter() as writer:
+        rate = rate_of(lambda: writer.one(next(numbers)), seconds, warm_up=30)
+    _all_there(seat, next(numbers))
+    return rate
 
 
-def batches(system: System, *, seconds: float, size: int = 1000) -> float:
-    """Return jobs per second, in transactions of `size` business rows and jobs."""
-    system.reset()
-    starts = count(step=size)
+def batches(seat: Seat, *, seconds: float) -> float:
+    """Return jobs per second, in transactions of 1,000 business rows and jobs."""
+    seat.fresh()
+    starts = count(step=BATCH)
 
     def submit() -> None:
         start = next(starts)
-        with connection.begin():
-            connection.execute(_BUSINESS, [{"id": number} for number in range(start, start + size)])
-            enqueue_many(connection, (Noop(number=number) for number in range(start, start + size)))
+        writer.many(range(start, start + BATCH))
 
-    with system.engine().connect() as connection:
-        return _rate(submit, seconds) * size
-
-
-def concurrent(system: System, *, seconds: float, writers: int, notify: bool) -> float:
-    """Return transactions per second of several writers at once, with or without a NOTIFY in each transaction."""
-    system.reset()
-    numbers, rates = count(), list[float]()
-
-    def write() -> None:
-        with system.engine().connect() as connection:
-            rates.append(_rate(lambda: _submit_one(connection, next(numbers), notify=notify), seconds))
-
-    threads = [threading.Thread(target=write) for _ in range(writers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(rates)
+    with seat.contender.submitter() as writer:
+        rate = rate_of(submit, seconds, warm_up=2) * BATCH
+    _all_there(seat, next(starts))
+    return rate
 
 
-def _submit_one(connection: sa.Connection, number: int, *, notify: bool) -> None:
-    with connection.begin():
-        connection.execute(_BUSINESS, {"id": number})
-        enqueue(connection, Noop(number=number))
-        if notify:
-            connection.execute(_NOTIFY)
+class Crew:
+    """Several writers, each a process of its own."""
+
+    def __init__(self, seat: Seat, writers: int) -> None:
+        self._processes = [
+            seat.contender.python("-m", "measure.writer", str(number), label="writer", stdin=PIPE, stdout=PIPE)
+            for number in range(writers)
+        ]
+
+    def __enter__(self) -> Self:
+        for process in self._processes:
+            _expect(process, b"ready")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def rate(self, seconds: float) -> float:
+        """Have all of them write at once and return their transactions per second together."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{seconds}\n".encode())
+            process.stdin.flush()
+        return sum(float(_expect(process, b"rate").split()[1]) for process in self._processes)
 
 
-def _rate(action: Callable[[], None], seconds: float) -> float:
-    for _ in range(20):
+def _expect(process: Popen[bytes], word: bytes) -> bytes:
+    assert process.stdout is not None
+    text = process.stdout.readline()
+    if not text.startswith(word):
+        raise RuntimeError(f"a writer ended early and said {text!r}; its log says more")
+    return text
+
+
+def rate_of(action: Callable[[], None], seconds: float, *, warm_up: int = 0) -> float:
+    """Return how often a second an action can be done, after it was done `warm_up` times."""
+    for _ in range(warm_up):
         action()
     done, start = 0, time.monotonic()
     while time.monotonic() - start < seconds:
         action()
         done += 1
     return done / (time.monotonic() - start)
+
+
+def _all_there(seat: Seat, submitted: int) -> None:
+    rows, jobs = seat.number("SELECT count(*) FROM business"), seat.contender.left()
+    if rows != submitted or jobs != submitted:
+        raise Wrong(f"submitted {submitted}, found {rows} business rows and {jobs} jobs")
