@@ -20,13 +20,18 @@ from outbox.forking import let_go_in_children
 from outbox.statements import Statements
 from outbox.urls import database_conninfo
 
-__all__ = ["Link", "is_connection_trouble", "is_transient"]
+__all__ = ["Link", "is_connection_trouble", "is_own_session", "is_transient"]
 
 Row = TypeVar("Row")
 
 # Classes and codes that mean: this connection (or this server, now) is no good; a new one may be.
 _CONNECTION_CLASSES = ("08", "57", "53", "58")
 _CONNECTION_CODES = frozenset({"25006", "25P03", "25P04", "XX000"})
+# What a prepared statement may meet: it isn't in this session, another of its name is, or the tables have changed.
+_LENT_CODES = frozenset({"26000", "42P05"})
+_PREPARED_CODES = _LENT_CODES | {"0A000"}
+# A statement that has run so often is prepared.
+_PREPARE_AFTER = 2
 # Codes that mean: the same statement may succeed when run again. 57014 is our own statement time limit.
 _TRANSIENT_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
 
@@ -43,12 +48,20 @@ def is_connection_trouble(error: BaseException) -> bool:
         return isinstance(error, psycopg.OperationalError)
     if error.sqlstate in _TRANSIENT_CODES:
         return False
-    return error.sqlstate in _CONNECTION_CODES or error.sqlstate[:2] in _CONNECTION_CLASSES
+    return error.sqlstate in _CONNECTION_CODES | _PREPARED_CODES or error.sqlstate[:2] in _CONNECTION_CLASSES
 
 
 def is_transient(error: BaseException) -> bool:
     """Tell whether running the same transaction again may succeed."""
     return is_connection_trouble(error) or (isinstance(error, psycopg.Error) and error.sqlstate in _TRANSIENT_CODES)
+
+
+def is_own_session(connection: psycopg.Connection[Any], statements: Statements) -> bool:
+    """Tell whether a connection has its session on the server for itself. A transaction pooler invents the backend's
+    number that it tells its clients.
+    """
+    found: bool = statements.run(connection, "backend_pid")[0].pid == connection.info.backend_pid
+    return found
 
 
 class Link:
@@ -64,9 +77,10 @@ class Link:
 
     A forked child opens a connection of its own and leaves the parent's alone.
 
-    No statement is prepared on the server and no session state is relied on, so a transaction pooler may stand in
-    between. (One that refuses the `options` start-up parameter needs `pooled=True`; the time limits must then be set
-    on the role.)
+    Statements are prepared where the session is ours alone: parsing and planning them costs as much as running them for
+    a few jobs. A transaction pooler may stand in between, for it gives itself away: the backend that answers isn't the
+    one that it named. Then nothing is prepared, and no other state of a session is relied on. (A pooler that refuses
+    the `options` start-up parameter needs `pooled=True`; the time limits must then be set on the role.)
     """
 
     def __init__(
@@ -90,6 +104,7 @@ class Link:
             if not durable:
                 limits += " -c synchronous_commit=off"
             self._arguments["options"] = " ".join(filter(None, (self._arguments.get("options"), limits)))
+        self._may_prepare = not pooled
         self._connection: psycopg.Connection[Any] | None = None
         self._owner = os.getpid()
         self._inherited: list[psycopg.Connection[Any]] = []
@@ -100,8 +115,7 @@ class Link:
         """
         self._leave_to_parent()
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
-            let_go_in_children(self._connection)
+            self._connection = self._open()
         return self._connection
 
     def run(self, statement: str, /, **parameters: Any) -> list[Any]:
@@ -138,6 +152,13 @@ class Link:
         if connection is not None:
             connection.close()
 
+    def _open(self) -> psycopg.Connection[Any]:
+        connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
+        let_go_in_children(connection)
+        if self._may_prepare and is_own_session(connection, self.statements):
+            connection.prepare_threshold = _PREPARE_AFTER
+        return connection
+
     def _leave_to_parent(self) -> None:
         """After a fork, put the parent's connection aside: closing it would end the parent's session."""
         if self._owner == os.getpid():
@@ -154,4 +175,6 @@ class Link:
         except psycopg.Error as error:
             if is_connection_trouble(error):
                 self.close()
+                # Whatever lends the session out does not give itself away: it is never trusted again.
+                self._may_prepare = self._may_prepare and error.sqlstate not in _LENT_CODES
             raise

@@ -24,7 +24,7 @@ GROWTH = 1.2
 ASLEEP_S = 0.4
 DROWSY_GROWTH = 1.5
 # So many looks a second may find work before a relay is too busy to be woken; up to BURST of them may come at once.
-BUSY_RATE = 200
+BUSY_RATE = 80
 BURST = 20
 
 
@@ -86,7 +86,7 @@ class Polling:
         self._level = max(0.0, self._level - BUSY_RATE * (now - self._looked_at)) + work
         self._looked_at = now
         if full or self._level > BURST:
-            self._level = max(self._level, BURST)
+            self._level = BURST  # no higher: however long there was much work, a moment of quiet tells its end
             self._busy, self._drowsy_s = True, 0.0
         elif not work and self._level < BURST / 2:
             self._busy = False

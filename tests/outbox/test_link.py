@@ -169,12 +169,61 @@ def test_an_error_inside_a_transaction_rolls_it_back(database: Database) -> None
     assert len(link.run("read_clock")) == 1
 
 
-def test_nothing_is_prepared_on_the_server(database: Database) -> None:
-    """Hundreds of equal statements leave no prepared one behind, so a transaction pooler may stand in between."""
+def prepared(link: Link) -> int:
+    """Return how many statements the link's session holds prepared."""
+    row = link.connection().execute("SELECT count(*) FROM pg_prepared_statements", prepare=False).fetchone()
+    return int(row[0]) if row else 0
+
+
+def test_statements_are_prepared_on_a_session_of_our_own(database: Database) -> None:
+    """What runs again and again is parsed once."""
     link = database.link()
     for _ in range(20):
         link.run("read_clock")
-    assert link.connection().execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+    assert prepared(link) == 1
+
+
+def test_nothing_is_prepared_where_a_pooler_lends_sessions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that isn't the one that was named may be another one for the next statement."""
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda _: 0))
+    link = database.link()
+    for _ in range(20):
+        link.run("read_clock")
+    assert prepared(link) == 0
+
+
+def test_a_lost_prepared_statement_is_trouble_once(database: Database) -> None:
+    """A session that has lost what was prepared there is dropped, and the next one prepares nothing."""
+    link = database.link()
+    for _ in range(5):
+        link.run("read_clock")
+    link.connection().pgconn.exec_(b"DEALLOCATE ALL")  # below the driver, as a pooler would
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName) as caught:
+        link.run("read_clock")
+    assert is_connection_trouble(caught.value)
+    for _ in range(5):
+        link.run("read_clock")
+    assert prepared(link) == 0
+
+
+def test_a_changed_table_costs_one_connection(database: Database) -> None:
+    """A prepared statement whose result has another shape after a migration is parsed anew on the next connection."""
+    link = database.link()
+    with link.transaction() as connection:
+        connection.execute("CREATE TABLE public.shape (a integer)")
+    database.rows("INSERT INTO public.shape VALUES (1)")
+
+    def look() -> object:
+        with link.transaction() as connection:
+            return connection.execute("SELECT * FROM public.shape").fetchone()
+
+    for _ in range(5):
+        assert look() == (1,)
+    database.rows("ALTER TABLE public.shape ADD COLUMN b integer")
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
+        look()
+    assert is_connection_trouble(caught.value)
+    assert look() == (1, None)
 
 
 def test_an_unreachable_server_is_trouble() -> None:
