@@ -190,7 +190,7 @@ class Claimer:
         for _ in range(_ROUNDS):
             ids = self._strays(room)
             for queue in self._queues:
-                if len(ids) < room:
+                if len(ids) < room and not len(self._inbox):  # what comes by the usual way doesn't wait for these
                     ids.extend(self._release(queue, room - len(ids), overdue_s=_OVERDUE_S))
             claimed, moved = self._claim(ids)
             self._counters.add("claimed_without_broker", claimed)

@@ -117,7 +117,8 @@ class ThreadSlots:
 
     def load(self) -> int:
         """Return how many attempts run or wait here."""
-        return self.running() + len(self._line)
+        waiting = len(self._line)  # first: who leaves the line meanwhile is counted twice, not never
+        return waiting + self.running()
 
     def running(self) -> int:
         """Return how many attempts run."""

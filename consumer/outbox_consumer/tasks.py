@@ -68,7 +68,8 @@ class LoopSlots:
 
     def load(self) -> int:
         """Return how many attempts run or wait here."""
-        return self._running + len(self._line)
+        waiting = len(self._line)  # first: who leaves the line meanwhile is counted twice, not never
+        return waiting + self._running
 
     def running(self) -> int:
         """Return how many attempts run."""
@@ -156,8 +157,12 @@ class LoopSlots:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is a coroutine of one
         untouched = contextvars.copy_context()
-        while self._may_start() and (entry := self._line.pop()) is not None:
+        while self._may_start():
             self._running += 1
+            entry = self._line.pop()
+            if entry is None:
+                self._running -= 1
+                break
             course = self._work(entry)
             try:
                 waited_for = course.send(None)

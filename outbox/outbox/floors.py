@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from psycopg.errors import QueryCanceled
+
 __all__ = ["BEGINNING", "Cadence", "Floor", "Floors", "Place"]
 
 Place = tuple[datetime, UUID]
@@ -74,10 +76,19 @@ class Cadence:
 
     @contextmanager
     def full_look(self) -> Iterator[None]:
-        """Time the full look that is made inside the block; one that fails is due again at once."""
+        """Time the full look that is made inside the block. One that fails is due again at once, unless it took too
+        long for the server.
+        """
         began = self._clock()
         self.reset()
-        yield
+        try:
+            yield
+        except QueryCanceled:
+            self._plan(began)
+            raise
+        self._plan(began)
+
+    def _plan(self, began: float) -> None:
         took_s = self._clock() - began
         pause_s = self._least_pause_s
         if took_s > CHEAP_S:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from psycopg.errors import QueryCanceled
+
 from outbox.floors import BEGINNING, SLACK, Cadence, Place
 from outbox.leasing import Ability
 from outbox.link import Link
@@ -14,6 +16,8 @@ from outbox.relaying import release, stray_hints
 __all__ = ["Gleaner"]
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+# How far this machine's clock may be ahead of the database's, and a late commit behind it.
+_BEHIND = timedelta(seconds=10)
 
 
 class _Line:
@@ -54,7 +58,9 @@ class Gleaner:
                 since=since,
             )
             if hints:
-                line.floor = (_EPOCH + timedelta(microseconds=hints[0].order_key), hints[0].job_id)
+                # A job of negative priority may stand behind the present; those that come stand before it.
+                first = (_EPOCH + timedelta(microseconds=hints[0].order_key), hints[0].job_id)
+                line.floor = min(first, (datetime.now(UTC) - _BEHIND, UUID(int=0)))
             return [hint.job_id for hint in hints]
 
         return self._scan(line, scan, overdue_s)
@@ -70,11 +76,15 @@ class Gleaner:
     def _scan(self, line: _Line, scan: Callable[[Place], list[UUID]], age_s: float) -> list[UUID]:
         if not line.cadence.due:
             return scan(line.floor)
-        line.floor = BEGINNING
+        before, line.floor = line.floor, BEGINNING
         # What this scan doesn't find has come since, or comes of age later.
         began = self._link.run("read_clock")[0].now if line.dear else None
-        with line.cadence.full_look():
-            found = scan(BEGINNING)
+        try:
+            with line.cadence.full_look():
+                found = scan(BEGINNING)
+        except QueryCanceled:  # it took too long; until the next one, the others go on from where they were
+            line.floor = before
+            raise
         line.dear = not line.cadence.due
         if line.dear and not found:
             if began is None:

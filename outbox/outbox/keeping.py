@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+from psycopg.errors import QueryCanceled
 
 from outbox.floors import Cadence
 from outbox.link import Link
@@ -19,6 +21,8 @@ __all__ = ["LeaseWatch", "RecoveredLease", "expire_deadlines", "recover_leases"]
 _BATCH = 500
 # Leases are written long before they end, so only a clock that jumped leaves one below the place where looks begin.
 _FULL_EVERY_S = 30.0
+# A claim may commit later than its lease began, having waited for a lock: by less than this, which is twice that limit.
+_SLACK = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +54,22 @@ class LeaseWatch:
             put_off = self._put_off([row.job_id for row in seen if not row.expired])
             # What is left is looked at again: what has expired, and what somebody held just now.
             left = [row.due_at for row in seen if row.job_id not in put_off]
-            self._since = min(left, default=seen[-1].due_at if len(seen) == batch else rows[0].instant)
+            self._since = min(left, default=seen[-1].due_at if len(seen) == batch else rows[0].instant - _SLACK)
             if len(seen) < batch or not put_off:
                 return [row.job_id for row in seen if row.expired]
 
     def _look(self, batch: int) -> list[Any]:
-        since, self._since = self._since, None  # after an error: the next server may be another one
-        if not self._cadence.due:
-            return self._link.run("due_leases", since=since, batch=batch)
-        with self._cadence.full_look():
-            return self._link.run("due_leases", since=None, batch=batch)
+        try:
+            if not self._cadence.due:
+                return self._link.run("due_leases", since=self._since, batch=batch)
+            with self._cadence.full_look():
+                return self._link.run("due_leases", since=None, batch=batch)
+        except QueryCanceled:  # it took too long: go on from where the last one ended
+            raise
+        except Exception:
+            self._since = None  # the next server may be another one
+            self._cadence.reset()
+            raise
 
     def _put_off(self, job_ids: Sequence[UUID]) -> set[UUID]:
         return {row.job_id for row in self._link.run("put_off_leases", job_ids=list(job_ids))} if job_ids else set()

@@ -74,6 +74,7 @@ class Link:
         statement_timeout_s: the longest that one statement may take on the server.
         lock_timeout_s: the longest that one statement may wait for a lock.
         durable: False where a commit may be forgotten by a crash of the server, because it is found out again.
+        session: more settings for the session, as in libpq's `options`.
 
     A forked child opens a connection of its own and leaves the parent's alone.
 
@@ -93,6 +94,7 @@ class Link:
         lock_timeout_s: float = 5,
         pooled: bool = False,
         durable: bool = True,
+        session: str = "",
     ) -> None:
         self.statements = statements
         self._arguments: dict[str, Any] = dict(database_conninfo(url, application_name=name))
@@ -103,7 +105,7 @@ class Link:
             )
             if not durable:
                 limits += " -c synchronous_commit=off"
-            self._arguments["options"] = " ".join(filter(None, (self._arguments.get("options"), limits)))
+            self._arguments["options"] = " ".join(filter(None, (self._arguments.get("options"), limits, session)))
         self._may_prepare = not pooled
         self._connection: psycopg.Connection[Any] | None = None
         self._owner = os.getpid()

@@ -10,6 +10,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from psycopg.errors import QueryCanceled
+
 from outbox.floors import BEGINNING, Cadence, Floors, Place
 from outbox.leasing import Ability
 from outbox.link import Link
@@ -83,6 +85,8 @@ class Looker:
             look = self._learn(self._full() if self._cadence.due else self._again())
             if self._news and not look.due and not self._cadence.due_in(hurry=True):
                 look = self._learn(self._full())
+        except QueryCanceled:  # it took too long: go on from where the lines were last seen to begin
+            raise
         except Exception:
             self._cadence.reset()  # the next server may be another one
             self.floors.forget()

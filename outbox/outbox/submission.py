@@ -46,10 +46,10 @@ class Options:
         """Check every option. Raises `NameRefused` for one that is out of bounds."""
         values = (
             check_tenant(tenant),
-            str(check_priority(priority)),
+            str(int(check_priority(priority))),  # an IntEnum's str() is its name
             "" if run_at is None else check_instant("run_at", run_at).isoformat(),
             "" if deadline is None else check_instant("deadline", deadline).isoformat(),
-            "" if max_attempts is None else str(_check_max_attempts(max_attempts)),
+            "" if max_attempts is None else str(int(_check_max_attempts(max_attempts))),
             "" if correlation_id is None else _check_correlation(correlation_id),
         )
         if run_at is not None and deadline is not None and deadline <= run_at:
@@ -103,7 +103,7 @@ def _checked(payload: Payload, number: int, job_id: UUID, max_bytes: int) -> Sub
     key = payload.checked_key()
     text, digest = payload.to_document(max_bytes)
     kind, queue = _check_names(cls.kind, cls.queue)
-    return Submission(kind, key, number, job_id, cls.version, queue, digest.hex(), text)
+    return Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text)
 
 
 @lru_cache(maxsize=1024)

@@ -16,12 +16,18 @@ from psycopg import sql
 
 from outbox.link import Link
 
-__all__ = ["Wakeups"]
+__all__ = ["SESSION", "Wakeups"]
 
 # After trouble with its connection nothing is asked for a while, and the caller polls.
 _PAUSE_S = 5.0
 # A connection that is silent for long may have been dropped on the way without a word.
 _CHECK_EVERY_S = 30.0
+# The server ends a session that has been silent for longer, so that a relay that hangs stops asking. See `SESSION`.
+_SILENT_S = 60.0
+SESSION = (
+    "-c idle_session_timeout=90s -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
+)
+"""What the link's session should be opened with, besides its usual limits."""
 
 
 class Wakeups:
@@ -42,6 +48,7 @@ class Wakeups:
         self._session: psycopg.Connection[Any] | None = None
         self._key: int | None = None
         self._mine = False
+        self._lent = False
         self._checked_at = 0.0
         self._not_before = 0.0
 
@@ -52,7 +59,7 @@ class Wakeups:
 
     def ask(self) -> bool:
         """Have writers notify from now on. False: they can't, so look for work often."""
-        if time.monotonic() < self._not_before:
+        if self._lent or time.monotonic() < self._not_before:
             return False
         try:
             return self._ask()
@@ -66,8 +73,12 @@ class Wakeups:
             return
         self._mine = False
         try:
-            self._link.run("leave_off_wakes", key=self._key)
+            given_back = self._link.run("leave_off_wakes", key=self._key)[0].given_back
         except psycopg.Error:
+            self._give_up()
+            return
+        if not given_back:  # it was taken in another session: somebody in between lends them out, and doesn't say so
+            self._lent = True
             self._give_up()
 
     def hear(self) -> bool:
@@ -90,21 +101,28 @@ class Wakeups:
         self._link.close()
 
     def _ask(self) -> bool:
-        session = self._link.connection()
         now = time.monotonic()
+        if now - self._checked_at > _SILENT_S:
+            self.close()  # the server may have ended it
+        session = self._link.connection()
         if session is not self._session or now - self._checked_at > _CHECK_EVERY_S:
             self._listen(session)
             self._checked_at = now
         if self._key is None:
             return False
-        if not self._mine:
-            self._mine = self._link.run("ask_for_wakes", key=self._key)[0].mine
-        return True
+        if self._mine:
+            return True
+        answer = self._link.run("ask_for_wakes", key=self._key)[0]
+        self._mine = answer.mine
+        return bool(answer.asked)
 
     def _listen(self, session: psycopg.Connection[Any]) -> None:
         place = self._link.run("wake_place")[0]
-        if session is self._session:
+        if session is self._session and self._key in (None, place.key):
             return
+        if session is self._session:  # the table is another one than it was
+            self.leave_off()
+            session.execute("UNLISTEN *")
         self._session, self._key, self._mine = session, None, False
         # A transaction pooler invents the number that it gives to its clients.
         if place.backend_pid == session.info.backend_pid and not place.two_phase:

@@ -40,6 +40,10 @@ HINTS_PAUSE_S = 3.0
 Step = Callable[[Link], None]
 
 
+def _nothing() -> None:
+    """Tell nobody."""
+
+
 class Depths(Protocol):
     """The publisher, as the keeper knows it."""
 
@@ -95,8 +99,8 @@ class Keeper:
         return pause_s
 
 
-def time_steps(counters: Counters) -> list[Step]:
-    """Return the steps that only the database's clock decides."""
+def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[Step]:
+    """Return the steps that only the database's clock decides. `owed` is called when one has owed hints again."""
     watches: dict[Link, LeaseWatch] = {}
     cadence = Cadence(least_pause_s=RARELY_S)
 
@@ -113,6 +117,8 @@ def time_steps(counters: Counters) -> list[Step]:
             failed = sum(lease.state is JobState.FAILED for lease in recovered)
             counters.add("recovered_leases", len(recovered))
             counters.add("failed_by_lost_lease", failed)
+            if failed < len(recovered):
+                owed()
             if len(recovered) < BATCH:
                 return
 
@@ -129,8 +135,11 @@ def time_steps(counters: Counters) -> list[Step]:
     return [leases, deadlines]
 
 
-def hint_step(broker: Depths | None, settings: RelaySettings, counters: Counters) -> Step:
-    """Return the step that owes lost hints again. One that still waits at the broker isn't lost: it asks.
+def hint_step(
+    broker: Depths | None, settings: RelaySettings, counters: Counters, owed: Callable[[], None] = _nothing
+) -> Step:
+    """Return the step that owes lost hints again, and then calls `owed`. One that still waits at the broker isn't lost:
+    it asks.
 
     Where no broker is set, or none has been reachable for a while, every overdue hint counts as lost. Should
     the broker come back with some of them, they are duplicates, and a duplicate changes nothing.
@@ -149,6 +158,8 @@ def hint_step(broker: Depths | None, settings: RelaySettings, counters: Counters
             with cadence.full_look():
                 count = recover_hints(link, empty, busy_after_s=settings.rehint_busy_after_s, batch=HINT_BATCH)
             counters.add("recovered_hints", count)
+            if count:
+                owed()
             if count < HINT_BATCH:
                 return
 

@@ -23,9 +23,13 @@ GROWTH = 1.2
 # While writers wake the relay it looks by itself this often, for what nobody wakes it for.
 ASLEEP_S = 0.4
 DROWSY_GROWTH = 1.5
-# So many looks a second may find work before a relay is too busy to be woken; up to BURST of them may come at once.
+# So many jobs a second may come before a relay is too busy to be woken; up to BURST of them may come at once.
 BUSY_RATE = 80
 BURST = 20
+# Whoever is woken can't tell a trickle from many writers that notifying holds up: after so many looks that found work
+# it leaves off for a moment, and sees how many come then.
+REST_AFTER = 40
+REST_S = 0.25
 
 
 def room(released: int, *, runway: int, batch: int, free: int) -> int:
@@ -58,12 +62,14 @@ class Polling:
     _level: float = 0.0
     _looked_at: float = 0.0
     _busy: bool = True
+    _finds: int = 0
+    _rest_until: float = 0.0
 
     def after(self, released: int, *, more: bool, blocked: bool = False) -> float:
         """Return the wait after a look that released so many; `more` tells that a batch was full, `blocked` that
         hints are due for which there is no room.
         """
-        self._measure(released > 0, full=more or blocked)
+        self._measure(released, full=more or blocked)
         if more:
             self._idle_s = 0.0
             return 0.0
@@ -73,22 +79,25 @@ class Polling:
     @property
     def sleepy(self) -> bool:
         """Whether there is so little work that writers should be asked to wake the relay."""
-        return not self._busy
+        return not self._busy and self.clock() >= self._rest_until
 
     def asleep(self) -> float:
         """Return the wait while writers are asked: short at first, for those who looked before they were, then long."""
         self._drowsy_s = min(max(self._drowsy_s * DROWSY_GROWTH, self.min_s), max(ASLEEP_S, self.max_s))
         return self._drowsy_s
 
-    def _measure(self, work: bool, *, full: bool) -> None:
-        """Keep count of the looks that found work, with some forgotten as time passes."""
+    def _measure(self, released: int, *, full: bool) -> None:
+        """Keep count of the jobs that came, with some forgotten as time passes."""
         now = self.clock()
-        self._level = max(0.0, self._level - BUSY_RATE * (now - self._looked_at)) + work
+        self._level = max(0.0, self._level - BUSY_RATE * (now - self._looked_at)) + released
         self._looked_at = now
+        self._finds += released > 0
+        if self._finds >= REST_AFTER:
+            self._finds, self._rest_until = 0, now + REST_S
         if full or self._level > BURST:
             self._level = BURST  # no higher: however long there was much work, a moment of quiet tells its end
             self._busy, self._drowsy_s = True, 0.0
-        elif not work and self._level < BURST / 2:
+        elif not released and self._level < BURST / 2:
             self._busy = False
 
 

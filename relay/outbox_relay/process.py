@@ -17,7 +17,7 @@ from outbox.settings import Settings, load
 from outbox.signals import Requests, counted_signals
 from outbox.statements import statements_for
 from outbox.trouble import Fault, fault_of, reason_of
-from outbox.waking import Wakeups
+from outbox.waking import SESSION, Wakeups
 from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
@@ -67,6 +67,7 @@ class _Relay:
         self._asked = asked
         self._stop = threading.Event()
         self._wake = Bell()
+        self._news = threading.Event()
         self._counters = Counters()
         self._drain_until = 0.0
         self._publisher = self._make_publisher()
@@ -97,9 +98,9 @@ class _Relay:
         log.info("the relay starts", extra={"schema": settings.schema_name, "broker": self._publisher is not None})
         self._spawn(
             "time",
-            Keeper("time", self._link("time"), time_steps(counters), settings.relay, stop=self._stop).run,
+            Keeper("time", self._link("time"), time_steps(counters, self._owed), settings.relay, stop=self._stop).run,
         )
-        hints = [hint_step(self._publisher, settings.relay, counters)]
+        hints = [hint_step(self._publisher, settings.relay, counters, self._owed)]
         self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
         if self._publisher is None:
             log.warning("no AMQP URL is set: the relay keeps time only, and consumers take jobs from the database")
@@ -111,24 +112,39 @@ class _Relay:
         address = self._settings.amqp()
         return None if address is None else Publisher(address, self._settings, self._wake)
 
-    def _link(self, name: str, *, durable: bool = True) -> Link:
+    def _link(self, name: str, *, durable: bool = True, session: str = "") -> Link:
         url = self._settings.database_url
         return Link(
             url.get_secret_value() if url is not None else None,
             statements_for(self._settings.schema_name),
             name=f"outbox-relay/{name}",
             durable=durable,
+            session=session,
         )
+
+    def _owed(self) -> None:
+        """Have the release loop look at once, and everywhere: what is owed again keeps its old place in line."""
+        self._news.set()
+        self._wake.set()
 
     def _release(self, publisher: Publisher) -> Callable[[], None]:
         """Return the release thread's whole life: release, wait for confirms, close, hand back the rest."""
         # A release that a crash of the server forgets is owed still: its hint goes out twice, which harms nothing.
         link = self._link("release", durable=False)
-        wakeups = Wakeups(self._link("listen"), self._wake.set) if self._settings.relay.wakeups else None
+        wakeups = (
+            Wakeups(self._link("listen", session=SESSION), self._wake.set) if self._settings.relay.wakeups else None
+        )
         if wakeups is not None:
             self._wake.also = wakeups.fileno
         loop = ReleaseLoop(
-            link, publisher, self._settings.relay, self._counters, stop=self._stop, wake=self._wake, wakeups=wakeups
+            link,
+            publisher,
+            self._settings.relay,
+            self._counters,
+            stop=self._stop,
+            wake=self._wake,
+            news=self._news,
+            wakeups=wakeups,
         )
 
         def live() -> None:

@@ -62,7 +62,8 @@ class ReleaseLoop:
         settings: the relay's.
         counters: what is counted.
         stop: when set, nothing is released any more and `run` returns.
-        wake: set by the publisher when it has news.
+        wake: set by the publisher when it has something to say, and with `news`.
+        news: set when a hint is owed again whose place in line the loop may take for done with.
         wakeups: where writers can be asked to set it as well; None: it looks often instead.
     """
 
@@ -75,6 +76,7 @@ class ReleaseLoop:
         *,
         stop: threading.Event,
         wake: threading.Event,
+        news: threading.Event | None = None,
         wakeups: Wakeups | None = None,
     ) -> None:
         self._link = link
@@ -83,6 +85,7 @@ class ReleaseLoop:
         self._counters = counters
         self._stop = stop
         self._wake = wake
+        self._news = news if news is not None else threading.Event()
         self._wakeups = wakeups
         self._looker = Looker(link, runway=settings.runway)
         self._polling = Polling(settings.poll_min_s, settings.poll_max_s)
@@ -104,6 +107,7 @@ class ReleaseLoop:
                 wait_s = self.step()
                 self._trouble.over()
             except Exception as error:  # noqa: BLE001 - the loop outlives every error; each is logged
+                self._leave_off()  # nobody hears writers during the pause
                 self._stop.wait(self._trouble.report(error))
                 continue
             if wait_s > 0:
@@ -115,11 +119,13 @@ class ReleaseLoop:
         """Make one round and return the seconds to wait for the next. Raises what the driver raises."""
         self.hand_back()
         if self._publisher.free == 0:
-            self._wake_up()
+            self._leave_off()
             return AWAY_S
         woken, self._woken = self._woken, False
         at_once = self._release_at_once() if woken else 0
-        look = self._looker.look(news=woken and not at_once)
+        news = self._news.is_set()
+        self._news.clear()
+        look = self._looker.look(news=news or (woken and not at_once))
         released, more = 0, False
         for queue in self._in_turn(look.due):
             asked = room(
@@ -131,7 +137,8 @@ class ReleaseLoop:
             got = self._release(queue.name, asked) if asked else 0
             released += got
             more = more or 0 < asked == got
-            self._lately[queue.name] = asked - got
+            if len(self._lately) <= FEW_QUEUES or queue.name in self._lately:
+                self._lately[queue.name] = asked - got
         wait_s = self._polling.after(released + at_once, more=more, blocked=bool(look.due) and not released)
         return wait_s if more else self._sleep(wait_s, look.next_s)
 
@@ -153,14 +160,14 @@ class ReleaseLoop:
         if self._wakeups is None:
             return wait_s
         if not self._polling.sleepy:
-            self._wakeups.leave_off()
+            self._leave_off()
             return wait_s
         if not self._wakeups.ask():
             return wait_s
         asleep_s = self._polling.asleep()
         return asleep_s if next_s is None else min(asleep_s, max(next_s, self._settings.poll_min_s))
 
-    def _wake_up(self) -> None:
+    def _leave_off(self) -> None:
         if self._wakeups is not None:
             self._wakeups.leave_off()
 
@@ -186,6 +193,8 @@ class ReleaseLoop:
                 raise
             self._counters.add("owed_again", count)
             self._owed_back.popleft()
+            if count:
+                self._news.set()
 
     def finish(self, deadline: float) -> None:
         """Wait for open outcomes while they may still come, until `deadline` in monotonic seconds."""

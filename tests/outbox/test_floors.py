@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.errors import QueryCanceled
 
 from outbox.floors import CHEAP_S, FEWEST_PAUSES, LONGEST_PAUSE_S, MOST_QUEUES, PAUSES, SLACK, Cadence, Floor, Floors
 
@@ -69,6 +70,17 @@ def test_least_and_longest_pause_can_be_chosen() -> None:
     assert pause(rare, clock) == pytest.approx(0.9, abs=0.002)
     looked(patient, clock, 0.1)
     assert pause(patient, clock) == pytest.approx(30, abs=0.002)
+
+
+def test_a_full_look_that_takes_too_long_for_the_server_is_a_dear_one() -> None:
+    """If the server ends it, others go on from where they were, instead of running into the same limit again."""
+    clock = Clock()
+    cadence = Cadence(clock=clock)
+    look = cadence.full_look()
+    look.__enter__()
+    clock.now += 15
+    assert not look.__exit__(QueryCanceled, QueryCanceled(), None)
+    assert pause(cadence, clock) == pytest.approx(FEWEST_PAUSES * 15, abs=0.002)
 
 
 def test_a_full_look_that_failed_is_due_again() -> None:

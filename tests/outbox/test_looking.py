@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -147,6 +148,24 @@ def test_a_look_tells_when_the_next_hint_comes_due(database: Database, looker: L
     assert looker.look().next_s == pytest.approx(20)
     cadence.full = False
     assert looker.look().next_s == pytest.approx(20)
+
+
+def test_a_look_that_takes_too_long_is_followed_by_one_from_the_floor(
+    database: Database, link: Link, looker: Looker, cadence: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the server ends a full look, what was remembered still counts, and new hints go out."""
+    submit(database)
+    looker.look()
+    remembered = dict(looker.floors.all())
+
+    def too_long(*_args: object, **_more: object) -> None:
+        raise psycopg.errors.QueryCanceled
+
+    with monkeypatch.context() as patch:
+        patch.setattr(link, "run", too_long)
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            looker.look()
+    assert looker.floors.all() == remembered
 
 
 def test_an_error_makes_the_next_look_begin_at_the_beginning(

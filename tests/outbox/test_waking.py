@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import threading
 from collections.abc import Iterator
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -136,6 +137,60 @@ def test_a_lost_session_is_noticed_and_replaced(
     assert wakeups.ask()
     submit(database)
     assert is_woken(wakeups)
+
+
+def test_whatever_else_holds_the_lock_asks_nobody(database: Database, wakeups: Wakeups) -> None:
+    """A shared lock that was left behind keeps writers from notifying, so the relay is told to look often."""
+    key = database.link().run("wake_place")[0].key
+    with database.connect() as leftover:
+        leftover.execute("SELECT pg_advisory_lock_shared(%s)", [key])
+        assert not wakeups.ask()
+        leftover.execute("SELECT pg_advisory_unlock_shared(%s)", [key])
+    assert wakeups.ask()
+
+
+def test_a_lock_that_another_session_took_ends_the_asking(database: Database, wakeups: Wakeups) -> None:
+    """If what was taken can't be given back, sessions are lent out in between, and the relay never asks again."""
+    assert wakeups.ask()
+    wakeups._link.run("leave_off_wakes", key=wakeups._key)  # as if it had been another session's
+    wakeups.leave_off()
+    assert not wakeups.ask()
+    assert channels(database) == 0
+
+
+def test_a_session_that_was_silent_for_long_is_replaced(
+    database: Database, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends the session of a relay that hangs; one that was only busy opens another before it asks."""
+    assert wakeups.ask()
+    wakeups.leave_off()
+    before = wakeups.fileno()
+    pid = wakeups._link.connection().info.backend_pid
+    monkeypatch.setattr(wakeups, "_checked_at", wakeups._checked_at - 61)
+    assert wakeups.ask()
+    assert before is not None
+    assert wakeups._link.connection().info.backend_pid != pid
+    submit(database)
+    assert is_woken(wakeups)
+
+
+def test_a_writer_without_the_right_to_notify_submits_all_the_same(database: Database, wakeups: Wakeups) -> None:
+    """What goes wrong with the wake-up costs nothing but the wake-up."""
+    assert wakeups.ask()
+    role = f"mute_{uuid4().hex}"
+    database.rows(f"CREATE ROLE {role}")
+    try:
+        database.rows("REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock_shared(bigint) FROM PUBLIC")
+        database.rows(f"GRANT USAGE ON SCHEMA {{s}} TO {role}")
+        database.rows(f"GRANT SELECT, INSERT ON {{s}}.jobs, {{s}}.outbox TO {role}")
+        with database.engine().begin() as connection:
+            connection.exec_driver_sql(f"SET LOCAL ROLE {role}")
+            assert enqueue(connection, Note(key="k"), schema=database.schema).created
+        assert not readable(wakeups, 0.05)
+        assert database.count("jobs") == database.count("outbox") == 1
+    finally:
+        database.rows(f"DROP OWNED BY {role}")
+        database.rows(f"DROP ROLE {role}")
 
 
 def test_behind_a_transaction_pooler_nobody_asks(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import Enum
 from typing import Any, ClassVar
 
 import pytest
@@ -266,6 +267,17 @@ def test_sync_reads_on_every_driver(database: Database, driver: str) -> None:
 
     ref, view = run_with(database, ("Session", driver), body)
     assert view.id == ref.id
+
+
+def test_whole_numbers_may_be_members_of_an_enumeration(database: Database, engine: sa.Engine) -> None:
+    """What counts as a whole number for the checks is written as one."""
+
+    class Urgency(int, Enum):
+        HIGH = 5
+
+    with engine.begin() as connection:
+        ref = enqueue(connection, Note(key="k"), priority=Urgency.HIGH, max_attempts=Urgency.HIGH)
+    assert database.rows("SELECT priority, max_attempts FROM {s}.jobs WHERE id = %s", ref.id) == [(5, 5)]
 
 
 def test_the_due_time_is_the_databases(database: Database, engine: sa.Engine) -> None:

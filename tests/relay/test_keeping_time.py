@@ -177,8 +177,10 @@ def test_more_expired_leases_than_one_batch_are_recovered_in_one_sweep(database,
     assert len(claim(link, [UUID(job) for job in ids], abilities, Worker("w", "h", "1"))) == 1100
     database.clock.advance(6)
     counters = Counters()
-    Keeper("t", link, time_steps(counters), settings.relay, stop=threading.Event()).sweep()
+    owed = threading.Event()
+    Keeper("t", link, time_steps(counters, owed.set), settings.relay, stop=threading.Event()).sweep()
     assert counters.snapshot()["recovered_leases"] == 1100
+    assert owed.is_set(), "the release loop is told"
 
 
 def test_outcomes_that_could_not_be_written_are_kept(database, settings, submit) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outbox.relaying import ReleasedHint
 from outbox_relay.messages import Message, Outcome, Settled, pack, per_message
-from outbox_relay.pacing import ASLEEP_S, PAUSE_MAX_S, Polling, owe_again, pause_s, room
+from outbox_relay.pacing import ASLEEP_S, PAUSE_MAX_S, REST_AFTER, REST_S, Polling, owe_again, pause_s, room
 from outbox_relay.window import Window
 from outbox_schemas.hint import MAX_HINT_BYTES, MAX_HINT_JOBS, decode_hint, encode_hint
 from outbox_schemas.topology import broker_queue, queue_arguments
@@ -98,6 +98,23 @@ def test_a_trickle_leaves_the_relay_sleepy_and_a_stream_does_not() -> None:
     assert not polling.sleepy, "there is still work at every look"
     look(polling, clock, 0.02, 5, 0)
     assert polling.sleepy
+
+
+def test_after_many_wake_ups_it_sees_for_a_moment_how_many_come_unasked() -> None:
+    """Writers may come no faster because they are asked; left alone, their true number shows, and asking ends."""
+    clock = Clock()
+    polling = Polling(0.002, 0.02, clock)
+    look(polling, clock, 0.02, 3, 0)
+    look(polling, clock, 0.02, REST_AFTER - 1, 1)
+    assert polling.sleepy
+    look(polling, clock, 0.02, 1, 1)
+    assert not polling.sleepy
+    clock.now += REST_S
+    assert polling.sleepy, "no more came than before"
+    look(polling, clock, 0.02, REST_AFTER, 1)
+    look(polling, clock, 0.002, 20, 2)
+    clock.now += REST_S
+    assert not polling.sleepy
 
 
 @pytest.mark.parametrize("full", [{"more": True}, {"more": False, "blocked": True}], ids=["more", "blocked"])

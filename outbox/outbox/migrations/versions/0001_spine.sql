@@ -90,18 +90,22 @@ CREATE INDEX outbox_deadline ON {schema}.outbox (deadline_at) WHERE deadline_at 
 
 -- Wakes a relay that sleeps. Only while one asks for it, by holding the advisory lock, does the transaction notify: such commits go through
 -- one at a time, so a busy relay doesn't ask. Seen at the insert, not at the commit: whoever is missed in between waits for the next look.
--- A transaction that has notified can't be prepared for a two-phase commit, so nobody is notified where a server allows these.
+-- A transaction that has notified can't be prepared for a two-phase commit, so nobody is notified where a server allows these. Nor is anybody
+-- while the server's queue of notifications is half full: a full one would fail the commit. What goes wrong in here costs a wake-up, not the insert.
 CREATE FUNCTION {schema}.wake_relay() RETURNS trigger
   LANGUAGE plpgsql VOLATILE
 AS $function$
 DECLARE
   v_key bigint := 1869771876::bigint << 32 | TG_RELID::bigint;
 BEGIN
-  IF pg_catalog.pg_try_advisory_lock_shared(v_key) THEN
-    PERFORM pg_catalog.pg_advisory_unlock_shared(v_key);
-  ELSIF pg_catalog.current_setting('max_prepared_transactions') = '0' THEN
+  -- One expression takes the lock and gives it back: a cancellation between two statements would leave it with the session.
+  IF pg_catalog.pg_try_advisory_lock_shared(v_key) AND pg_catalog.pg_advisory_unlock_shared(v_key) THEN
+    NULL;
+  ELSIF pg_catalog.current_setting('max_prepared_transactions') = '0' AND pg_catalog.pg_notification_queue_usage() < 0.5 THEN
     PERFORM pg_catalog.pg_notify('outbox_' || TG_RELID, '');
   END IF;
+  RETURN NULL;
+EXCEPTION WHEN insufficient_privilege OR out_of_memory THEN  -- no right to these functions; no room in the lock table
   RETURN NULL;
 END
 $function$;
@@ -300,6 +304,7 @@ AS $function$
 DECLARE
   v_columns text[];
   v_ids uuid[];
+  v_job text;
   v_taken integer;
 BEGIN
   IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
@@ -317,10 +322,14 @@ BEGIN
   v_columns := string_to_array(p_jobs, E'\x1e');
   v_ids := string_to_array(v_columns[2], E'\x1f')::uuid[];
   IF v_taken IS NULL THEN
-    FOR v_index IN 1 .. cardinality(v_ids) LOOP
+    FOR v_job IN
+      SELECT v_columns[1] || string_agg(E'\x1e' || p.value, '' ORDER BY c.n)
+      FROM unnest(v_columns[2:]) WITH ORDINALITY AS c(v, n),
+        LATERAL unnest(string_to_array(c.v, E'\x1f')) WITH ORDINALITY AS p(value, place)
+      GROUP BY p.place ORDER BY p.place
+    LOOP
       BEGIN
-        PERFORM {schema}.write_jobs_1(v_columns[1] || string_agg(E'\x1e' || split_part(c.v, E'\x1f', v_index), '' ORDER BY c.n), false)
-        FROM unnest(v_columns[2:]) WITH ORDINALITY AS c(v, n);
+        PERFORM {schema}.write_jobs_1(v_job, false);
       EXCEPTION WHEN serialization_failure THEN
         NULL;
       END;
