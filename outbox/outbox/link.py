@@ -32,6 +32,9 @@ _LENT_CODES = frozenset({"26000", "42P05"})
 _PREPARED_CODES = _LENT_CODES | {"0A000"}
 # A statement that has run so often is prepared.
 _PREPARE_AFTER = 2
+# A plan is kept for as long as its tables' statistics, which may stem from a moment in which they were all but empty:
+# none may walk through a table. (The price of a walk that can't be avoided would have the server compile it, too.)
+_KEPT_PLANS = "-c enable_seqscan=off -c jit=off"
 # Codes that mean: the same statement may succeed when run again. 57014 is our own statement time limit.
 _TRANSIENT_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
 
@@ -101,7 +104,7 @@ class Link:
         if not pooled:
             limits = (
                 f"-c statement_timeout={int(statement_timeout_s * 1000)} -c lock_timeout={int(lock_timeout_s * 1000)} "
-                f"-c idle_in_transaction_session_timeout={int(statement_timeout_s * 4000)}"
+                f"-c idle_in_transaction_session_timeout={int(statement_timeout_s * 4000)} {_KEPT_PLANS}"
             )
             if not durable:
                 limits += " -c synchronous_commit=off"

@@ -10,13 +10,14 @@ from uuid import uuid4
 
 import pytest
 
+from outbox import enqueue_many
 from outbox.ending import complete
 from outbox.floors import BEGINNING
 from outbox.leasing import heartbeat
 from outbox.migrations import upgrade_database
 from outbox.servers import postgres
 from support.database import Database, cloned
-from support.jobs import release_all, submit, take
+from support.jobs import notes, release_all, submit, take
 from support.servers import SCHEMA, Template
 from support.waiting import until
 
@@ -186,3 +187,51 @@ def test_no_move_reads_a_whole_table(full: Database, statistics: str) -> None:
                     # A small phase may be read whole through its own partial index; the book of record never.
                     limit = 4 * count + (IN_PHASE if node["Relation Name"] == "outbox" else 4)
                     assert read <= limit, f"{statement}, {count} read {read} rows of {node['Relation Name']}"
+
+
+def read_in_sequence(database: Database) -> int:
+    """Return how many rows of the two tables were read by sequential scans so far, as far as sessions have told."""
+    tables = "WHERE schemaname = %s AND relname IN ('jobs', 'outbox')"
+    query = f"SELECT sum(seq_tup_read)::bigint FROM pg_stat_user_tables {tables}"
+    count: int = database.rows(query, database.schema)[0][0]
+    return count
+
+
+def test_a_plan_kept_from_small_tables_reads_no_whole_table(quiet: Database) -> None:
+    """Statements that were prepared over a handful of jobs still go by indexes when thousands stand in the tables."""
+    link = quiet.link()
+    for _ in range(12):
+        submit(quiet, 3)
+        quiet.rows("ANALYZE {s}.outbox")
+        quiet.rows("ANALYZE {s}.jobs")
+        complete(link, [item.lease for item in take(link, [hint.job_id for hint in release_all(link)])])
+    submit(quiet, LIVES)
+    before = read_in_sequence(quiet)
+    for _ in range(5):
+        hints = release_all(link, batch=50)
+        complete(link, [item.lease for item in take(link, [hint.job_id for hint in hints])])
+    link.close()
+    until(lambda: counters(quiet, "outbox")[2] == 12 * 3 + 5 * 50)
+    assert read_in_sequence(quiet) - before < LIVES
+
+
+def test_a_submitter_finds_taken_keys_by_the_index_whatever_was_planned_before(quiet: Database) -> None:
+    """A session that met its first taken keys in a small table doesn't walk through the large one later."""
+    engine = quiet.engine()
+    known = notes(3, "known")
+    with engine.connect() as connection:
+
+        def submit_again(times: int) -> None:
+            for _ in range(times):
+                assert len(enqueue_many(connection, known, schema=quiet.schema)) == 3
+                connection.commit()
+
+        submit_again(1)
+        quiet.rows("ANALYZE {s}.jobs")
+        submit_again(12)
+        submit(quiet, LIVES)
+        before = read_in_sequence(quiet)
+        submit_again(5)
+    engine.dispose()  # a session tells what it has read when it ends
+    until(lambda: quiet.count("SELECT 1 FROM pg_stat_activity WHERE datname = current_database()") <= 1)
+    assert read_in_sequence(quiet) - before < LIVES

@@ -3,8 +3,9 @@
 -- Parameters: job_ids; queues (those that the caller works for, or NULL for all); kinds, versions, leases_s, max_attempts, handler_versions (one row per kind and version); owner, host, worker_version
 -- Locks: outbox rows in id order, SKIP LOCKED, then their job rows. due_at tells due_leases when to look at the lease: it must be set here.
 -- Index: both primary keys; arrays from sub-selects keep the planner to nested loops whatever the tables' sizes, and coalesce keeps it
---   from outbox_released, where it would walk everybody's hints, dead ones included. The outbox rows take their values from arrays: a join
---   with what was claimed turns into a walk through the whole table when statistics stem from a moment in which it was empty.
+--   from outbox_released, where it would walk everybody's hints, dead ones included. The outbox rows meet what was claimed by an array of
+--   one: no hash or merge join can do that, and such a join turns into a walk through the whole table when statistics stem from a moment
+--   in which it was empty. The limit leaves nothing out; the planner, which can't know it, expects a row or so, and probes for each.
 WITH able AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[]), CAST(:leases_s AS float8[]),
     CAST(:max_attempts AS integer[]), CAST(:handler_versions AS text[]))
@@ -25,14 +26,12 @@ WITH able AS MATERIALIZED (
     AND j.kind = a.kind AND j.version = a.version
   RETURNING j.id, j.tenant, j.kind, j.logical_key, j.version, j.queue, j.attempt_count, j.uncharged_attempts, j.max_attempts,
     j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.payload, a.lease_s
-), given AS MATERIALIZED (
-  SELECT array_agg(c.id) AS ids, array_agg(c.lease_token) AS tokens, array_agg(c.lease_started_at + make_interval(secs => c.lease_s)) AS ends
-  FROM claimed AS c
 ), leased AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'leased', release_count = 0, last_error = NULL, (lease_token, lease_expires_at, due_at) = (
-    SELECT g.tokens[i.place], g.ends[i.place], g.ends[i.place] FROM given AS g, array_position(g.ids, o.job_id) AS i(place))
-  WHERE o.job_id = ANY (ARRAY(SELECT c.id FROM claimed AS c))
+  SET phase = 'leased', release_count = 0, last_error = NULL, lease_token = c.lease_token,
+    lease_expires_at = c.lease_started_at + make_interval(secs => c.lease_s), due_at = c.lease_started_at + make_interval(secs => c.lease_s)
+  FROM (SELECT d.id, d.lease_token, d.lease_started_at, d.lease_s FROM claimed AS d LIMIT (SELECT cardinality(CAST(:job_ids AS uuid[])))) AS c
+  WHERE o.job_id = ANY (ARRAY[c.id])
 )
 SELECT c.id, c.tenant, c.kind, c.logical_key, c.version, c.queue, c.attempt_count, c.uncharged_attempts, c.max_attempts,
   c.lease_token, c.run_at, c.deadline_at, c.created_at, c.correlation_id, c.payload::text AS payload_text, c.lease_s
