@@ -13,12 +13,13 @@ import sqlalchemy as sa
 from outbox import ending
 from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
+from outbox.completing import begin_completed, commit_same
 from outbox.link import Link, is_connection_trouble, is_transient
 from outbox.logs import RateLimited
 from outbox.statements import Statements
 from outbox_consumer.book import Entry
 from outbox_consumer.errors import TransactionEndedError
-from outbox_consumer.guarded import guarded_session, returned_clean
+from outbox_consumer.guarded import checked_session, ended_by_itself, returned_clean
 from outbox_schemas import LeaseLost, Outcome
 
 __all__ = ["Applier"]
@@ -27,6 +28,7 @@ _quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 
 # For deadlocks and serialization failures; a lost connection is tried again for as long as the lease was given for.
 _TRIES = 5
+_WHERE = "apply()"
 
 
 class Applier:
@@ -70,19 +72,22 @@ class Applier:
         """Try once; False if the fence refused."""
         with returned_clean(self._connection(entry)) as connection:
             with connection.begin():
-                mine = ending.complete_within(connection, self._statements, entry.lease)
+                mine = begin_completed(connection, self._statements, entry.lease)
                 if mine is None:
                     return False
                 hit(Barrier.CONSUMER_AFTER_FENCE)
-                with (
-                    guarded_session(connection, "apply()", self._statements, mine) as session,
-                    entry.job.inside(session),
-                ):
+                with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(session):
                     entry.handler.apply(session, entry.job, result)
                 hit(Barrier.CONSUMER_AFTER_APPLY)
-                entry.commit_sent = True
+                self._commit(entry, connection, mine)
             hit(Barrier.CONSUMER_AFTER_COMMIT)
         return True
+
+    def _commit(self, entry: Entry, connection: sa.Connection, mine: str) -> None:
+        before, entry.commit_sent = entry.commit_sent, True
+        if not commit_same(connection, self._statements, mine):
+            entry.commit_sent = before
+            raise ended_by_itself(_WHERE)
 
     def _connection(self, entry: Entry) -> sa.Connection:
         """Take a connection; wait for one for as long as the lease is kept: that others complete is no failure of this

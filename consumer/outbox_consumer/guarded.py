@@ -8,8 +8,11 @@ database error would make PostgreSQL answer the COMMIT with a silent ROLLBACK.
 from __future__ import annotations
 
 import re
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from string import whitespace
 from typing import Any
 
@@ -25,7 +28,9 @@ from outbox_consumer.errors import TransactionEndedError
 
 __all__ = [
     "changes_session",
+    "checked_session",
     "current_transaction",
+    "ended_by_itself",
     "ends_transaction",
     "guarded_session",
     "may_be_several",
@@ -43,12 +48,17 @@ _ENDING = re.compile(
 # What outlives a transaction on its connection. DO may hide anything.
 _SESSION_STATE = re.compile(
     r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
-    r"(?:SET(?!\s+(?:LOCAL|TRANSACTION|CONSTRAINTS)\b)|RESET|DISCARD|LISTEN|LOAD|DO)\b",
+    r"(?:SET(?!\s+(?:LOCAL|TRANSACTION|CONSTRAINTS)\b)|RESET|DISCARD|DEALLOCATE|LISTEN|LOAD|DO)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _LOCAL_CALL = re.compile(r"\bset_config\s*\([^()]*,\s*true\s*\)", re.IGNORECASE)
 _SESSION_CALL = re.compile(r"\bset_config\b|\bpg_(?:try_)?advisory_lock(?:_shared)?\b", re.IGNORECASE)
+# Kept with the driver's connection.
 _UNCLEAN = "outbox.unclean"
+_GUARD = "outbox.guard"
+
+_watched: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+_watching = threading.Lock()
 
 _SYNTAX_ERROR = b"42601"
 
@@ -111,19 +121,36 @@ def returned_clean(connection: sa.Connection) -> Iterator[sa.Connection]:
 def guarded_session(
     connection: sa.Connection, where: str, statements: Statements, transaction_id: str | None
 ) -> Iterator[Session]:
+    """Yield a session as `checked_session` does; then ask the server whether it still is in the same transaction.
+
+    Args:
+        transaction_id: the transaction in which the fence was passed.
+
+    Raises:
+        RuntimeError: as there, and if the driver itself was made to end the transaction and begin another one
+            (`TransactionEndedError`).
+    """
+    with checked_session(connection, where, statements) as session:
+        yield session
+    if current_transaction(connection, statements) != transaction_id:
+        raise ended_by_itself(where)
+
+
+@contextmanager
+def checked_session(connection: sa.Connection, where: str, statements: Statements) -> Iterator[Session]:
     """Yield a session whose work stays in the open transaction of `connection`; flush it at the end. It knows its
     installation, for `enqueue`.
+
+    That the transaction is the same one in the end is for the caller to check, before or with its commit.
 
     Args:
         connection: ours, from `returned_clean`, in a transaction whose fence has been passed.
         where: what the user calls this place, for messages.
         statements: those of the installation.
-        transaction_id: the transaction in which the fence was passed.
 
     Raises:
-        RuntimeError: the block ended the transaction (`TransactionEndedError`; by the driver itself, it may have begun
-            another), or swallowed a database error, after which PostgreSQL would commit nothing. The caller's
-            transaction must be rolled back.
+        RuntimeError: the block ended the transaction (`TransactionEndedError`), or swallowed a database error, after
+            which PostgreSQL would commit nothing. The caller's transaction must be rolled back.
     """
     with _refusing_ends(connection, where):
         own = {SCHEMA_KEY: statements.schema}
@@ -131,49 +158,90 @@ def guarded_session(
             yield session
             session.flush()
         _check_alive(connection, where)
-        if current_transaction(connection, statements) != transaction_id:
-            raise TransactionEndedError(f"{where} ended the transaction; it must neither commit nor roll back")
+
+
+def ended_by_itself(where: str) -> TransactionEndedError:
+    """Return the error for user code that ended the transaction it was given."""
+    return TransactionEndedError(f"{where} ended the transaction; it must neither commit nor roll back")
+
+
+class _Guard:
+    """What holds for one guarded block. Found through its connection by the engine's listeners."""
+
+    __slots__ = ("refused", "where")
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.refused = False
 
 
 @contextmanager
 def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
-    def on_statement(_connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if changes_session(statement):
-            connection.info[_UNCLEAN] = True
-        if ends_transaction(statement):
-            raise RuntimeError(f"{where} may not begin or end a transaction; use session.begin_nested() for a part")
-        # With parameters the driver uses the extended protocol by itself.
-        if not parameters and may_be_several(statement):
-            sent = statement if parameters is None else statement.replace("%%", "%")
-            if _is_several(cursor.connection, sent):
-                raise RuntimeError(f"{where} may not run several statements in one text; run them one by one")
-
-    refused = False
-
-    def on_commit(_connection: Any) -> None:
-        nonlocal refused
-        refused = True
-        raise RuntimeError(f"{where} may not commit; the transaction commits when it returns")
-
-    event.listen(connection, "before_cursor_execute", on_statement)
-    event.listen(connection, "commit", on_commit)
+    _listen_once(connection.engine)
+    # The dictionary itself: a connection that is invalidated meanwhile gives it no more.
+    info = connection.info
+    guard = info[_GUARD] = _Guard(where)
     try:
         yield
     finally:
-        event.remove(connection, "before_cursor_execute", on_statement)
-        event.remove(connection, "commit", on_commit)
-        if refused and not connection.invalidated:
+        info.pop(_GUARD, None)
+        if guard.refused and not connection.invalidated:
             # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
             connection.invalidate()
+
+
+def _listen_once(engine: sa.Engine) -> None:
+    """Have an engine's connections watched; only guarded blocks notice. Listeners of each block's own take longer to
+    put up than its statements take to run.
+    """
+    if engine in _watched:
+        return
+    with _watching:
+        if engine not in _watched:
+            event.listen(engine, "before_cursor_execute", _on_statement)
+            event.listen(engine, "commit", _on_commit)
+            _watched.add(engine)
+
+
+def _on_statement(connection: sa.Connection, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+    guard = connection.info.get(_GUARD)
+    if guard is None:
+        return
+    ends, changes, several = _traits(statement) if len(statement) <= _REMEMBERED else _look_at(statement)
+    if changes:
+        connection.info[_UNCLEAN] = True
+    if ends:
+        raise RuntimeError(f"{guard.where} may not begin or end a transaction; use session.begin_nested() for a part")
+    # With parameters the driver uses the extended protocol by itself.
+    if several and not parameters:
+        sent = statement if parameters is None else statement.replace("%%", "%")
+        if _is_several(cursor.connection, sent):
+            raise RuntimeError(f"{guard.where} may not run several statements in one text; run them one by one")
+
+
+def _on_commit(connection: sa.Connection) -> None:
+    guard = connection.info.get(_GUARD)
+    if guard is not None:
+        guard.refused = True
+        raise RuntimeError(f"{guard.where} may not commit; the transaction commits when it returns")
+
+
+def _look_at(statement: str) -> tuple[bool, bool, bool]:
+    return ends_transaction(statement), changes_session(statement), may_be_several(statement)
+
+
+# Handlers run the same few texts again and again; long ones hold data and are not kept.
+_REMEMBERED = 2000
+_traits = lru_cache(maxsize=256)(_look_at)
 
 
 def _check_alive(connection: sa.Connection, where: str) -> None:
     transaction = connection.get_transaction()
     if transaction is None or not transaction.is_active:
-        raise TransactionEndedError(f"{where} ended the transaction; it must neither commit nor roll back")
+        raise ended_by_itself(where)
     driver: Any = connection.connection.dbapi_connection
     status = driver.info.transaction_status
     if status is TransactionStatus.INERROR:
         raise RuntimeError(f"{where} swallowed a database error; use session.begin_nested() around what may fail")
     if status is not TransactionStatus.INTRANS:
-        raise TransactionEndedError(f"{where} ended the transaction; it must neither commit nor roll back")
+        raise ended_by_itself(where)

@@ -39,8 +39,9 @@ def complete_within(connection: sa.Connection, statements: Statements, lease: Le
 
     This comes first in its transaction: from here on nobody else can end or claim the job until the commit.
     """
-    rows = statements.run_within(connection, "complete", {"job_ids": [lease.job_id], "tokens": [lease.token]})
-    return str(rows[0].transaction_id) if rows else None
+    parameters = {"job_id": lease.job_id, "token": lease.token, "seq_scans": None}
+    found: str | None = statements.value_within(connection, "complete_one", parameters)
+    return found
 
 
 def retry(link: Link, attempts: Sequence[tuple[Lease, Failure, float]]) -> set[UUID]:

@@ -81,6 +81,7 @@ def guarded(database: Database) -> Iterator[Session]:
         ("-- why\n set role someone", True),
         ("SET SESSION AUTHORIZATION x", True),
         ("RESET ALL", True),
+        ("DEALLOCATE ALL", True),
         ("SELECT set_config('app.tenant', :tenant, false)", True),
         ("SELECT set_config('a', 'b', true), set_config('c', 'd', false)", True),
         ("SELECT pg_try_advisory_lock(1)", True),

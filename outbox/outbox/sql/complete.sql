@@ -1,4 +1,4 @@
--- Purpose: end attempts in success, if their tokens still own them: the fence in front of every effect that `apply` writes after it.
+-- Purpose: end attempts in success, if their tokens still own them, where no `apply` follows.
 -- Transition: complete: running -> succeeded (outbox row deleted)
 -- Parameters: job_ids, tokens
 -- Locks: outbox rows in id order, waiting; then their job rows. Only a holder's own statements and single-row ones wait here, so no cycle can form.
@@ -26,4 +26,4 @@ INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker
 SELECT j.id, j.attempt_count, j.token, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.released_at,
   j.lease_started_at, j.finished_at, 'succeeded'
 FROM finished AS j
-RETURNING job_id, CAST(pg_current_xact_id() AS text) AS transaction_id
+RETURNING job_id

@@ -23,7 +23,7 @@ SCHEMA = 'weird "name" %s $function$ :x é'
 RELEASING = "due_queues due_again release unrelease overdue_hints recover_hints stray_hints"
 KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid"
 CLAIMING = "claim own_claims refuse"
-ENDING = "complete retry fail attempt_outcomes"
+ENDING = "complete complete_one same_transaction retry fail attempt_outcomes"
 WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint"
 USED_BY = {
     "writer": "enqueue enqueue_new find_committed get_job",
