@@ -153,7 +153,7 @@ def sqlalchemy_engine(url: str | None, *, application_name: str = "outbox", **op
         SettingsError: as `database_conninfo`.
     """
     keywords: dict[str, Any] = database_conninfo(url, application_name=application_name)
-    # Nothing is prepared on the server, so a transaction pooler may stand in between.
+    # The driver prepares nothing by itself on the server: a transaction pooler may stand in between.
     keywords |= {"prepare_threshold": None} | options.pop("connect_args", {})
     defaults = {"hide_parameters": True, "isolation_level": "READ COMMITTED", "use_native_hstore": False}
     engine = create_engine("postgresql+psycopg://", connect_args=keywords, **(defaults | options))
