@@ -17,6 +17,7 @@ from outbox.completing import begin_completed, commit_same
 from outbox.link import Link, is_connection_trouble, is_transient
 from outbox.logs import RateLimited
 from outbox.statements import Statements
+from outbox.trouble import reason_of
 from outbox_consumer.book import Entry
 from outbox_consumer.errors import TransactionEndedError
 from outbox_consumer.guarded import checked_session, ended_by_itself, returned_clean
@@ -90,9 +91,10 @@ class Applier:
             raise ended_by_itself(_WHERE)
 
     def _connection(self, entry: Entry) -> sa.Connection:
-        """Take a connection; wait for one for as long as the lease is kept: that others complete is no failure of this
-        attempt.
+        """Take a connection; wait for one for as long as the lease is kept: that others complete, or that the server
+        has none left, is no failure of this attempt.
         """
+        backoff = Backoff(base_s=0.05, cap_s=1.0)
         while True:
             try:
                 return self._engine.connect()
@@ -100,6 +102,13 @@ class Applier:
                 if time.monotonic() > entry.trusted_until:
                     raise
                 _quiet.log(logging.WARNING, "a completion waits for a connection; is pool_size too small?")
+            except sa.exc.DBAPIError as error:
+                known = error.orig is not None and is_connection_trouble(error.orig)
+                if not known or time.monotonic() > entry.trusted_until:
+                    raise
+                reason = reason_of(error.orig) if error.orig is not None else ""
+                _quiet.log(logging.WARNING, "a completion waits for a connection", reason=reason)
+                time.sleep(backoff.next_s())
 
     def _committed(self, entry: Entry) -> bool:
         """Look whether this very attempt is on record as succeeded: then the refused fence was our own earlier

@@ -29,6 +29,8 @@ _NOT_OURS = ""
 # What a server says that doesn't have the statement, has another one, or has tables that were changed since.
 _UNPREPARED = frozenset({"26000", "42P05", "0A000"})
 _DIVISION_BY_ZERO = "22012"
+# A function that an earlier job has called may have set what outlives its transaction.
+_CLEAN = "RESET SESSION AUTHORIZATION; RESET ALL"
 _OK = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 _LOOK = b"SELECT pg_backend_pid(), current_setting('enable_seqscan')"
 
@@ -53,7 +55,7 @@ def begin_completed(connection: sa.Connection, statements: Statements, lease: Le
         driver = _driver(connection)
         execute = f"EXECUTE {_name(statements)}('{_hex(lease.job_id)}', '{_hex(lease.token)}', '{seq_scans}')"
         # A plan is kept, so it must suit tables of any size, and now and then the server makes it anew.
-        text = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan = off; {execute}"
+        text = f"{_CLEAN}; BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan = off; {execute}"
         try:
             result = _send(driver, text.encode())
         except psycopg.Error as error:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
@@ -51,7 +52,7 @@ def is_connection_trouble(error: BaseException) -> bool:
         return isinstance(error, psycopg.OperationalError)
     if error.sqlstate in _TRANSIENT_CODES:
         return False
-    return error.sqlstate in _CONNECTION_CODES | _PREPARED_CODES or error.sqlstate[:2] in _CONNECTION_CLASSES
+    return error.sqlstate in _CONNECTION_CODES or error.sqlstate[:2] in _CONNECTION_CLASSES
 
 
 def is_transient(error: BaseException) -> bool:
@@ -127,8 +128,7 @@ class Link:
         """Run one statement in a transaction of its own. A connection in trouble is dropped before the error
         leaves.
         """
-        with self._dropping_on_trouble() as connection:
-            return self.statements.run(connection, statement, **parameters)
+        return self._once_more(lambda connection: self.statements.run(connection, statement, **parameters))
 
     def run_raw(self, statement: str, make_row: Callable[[Sequence[Any]], Row], /, **parameters: Any) -> list[Row]:
         """Run one statement as `run` does and return `make_row` of each row's values.
@@ -136,13 +136,14 @@ class Link:
         For statements that return very many rows. A uuid comes as its 16 bytes and an instant as the whole number of
         microseconds since 2000, since making the usual objects of them takes longer than reading the row.
         """
-        with (
-            self._dropping_on_trouble() as connection,
-            connection.cursor(row_factory=lambda _cursor: make_row, binary=True) as cursor,
-        ):
-            cursor.adapters.register_loader("uuid", ByteaBinaryLoader)
-            cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
-            return cursor.execute(self.statements.for_psycopg(statement), parameters).fetchall()
+
+        def execute(connection: psycopg.Connection[Any]) -> list[Row]:
+            with connection.cursor(row_factory=lambda _cursor: make_row, binary=True) as cursor:
+                cursor.adapters.register_loader("uuid", ByteaBinaryLoader)
+                cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
+                return cursor.execute(self.statements.for_psycopg(statement), parameters).fetchall()
+
+        return self._once_more(execute)
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
@@ -178,8 +179,24 @@ class Link:
         try:
             yield self.connection()
         except psycopg.Error as error:
-            if is_connection_trouble(error):
+            if is_connection_trouble(error) or error.sqlstate in _PREPARED_CODES:
                 self.close()
                 # Whatever lends the session out does not give itself away: it is never trusted again.
                 self._may_prepare = self._may_prepare and error.sqlstate not in _LENT_CODES
             raise
+
+    def _once_more(self, execute: Callable[[psycopg.Connection[Any]], list[Row]]) -> list[Row]:
+        """Execute; if what is prepared on the connection is of no use, once more on another: nothing has run then."""
+        within = self._within_transaction()
+        try:
+            with self._dropping_on_trouble() as connection:
+                return execute(connection)
+        except psycopg.Error as error:
+            if within or error.sqlstate not in _PREPARED_CODES:
+                raise
+        with self._dropping_on_trouble() as connection:
+            return execute(connection)
+
+    def _within_transaction(self) -> bool:
+        connection = self._connection
+        return connection is not None and connection.info.transaction_status is not TransactionStatus.IDLE

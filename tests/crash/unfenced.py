@@ -15,20 +15,18 @@ from crash.stage import Stage
 from crash.workload import Applied
 from outbox.barriers import Barrier
 
-_TOKENS = (
-    "JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token",
-    "JOIN ended AS e ON e.job_id = o.job_id",
-)
+_STATEMENT = "complete_one.sql"
+_TOKEN = " AND o.lease_token = CAST(:token AS uuid)"
 _LETS_ALL_PASS = (
-    "SELECT e.job_id, CAST(pg_current_xact_id() AS text) AS transaction_id"
-    " FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[])) AS e(job_id, token)"
+    "SELECT CAST(pg_current_xact_id() AS text) AS transaction_id,"
+    " set_config('enable_seqscan', coalesce(CAST(:seq_scans AS text), current_setting('enable_seqscan')), true)"
 )
 
 
 def token_ignored(stage: Stage) -> None:
     """Wake a frozen worker, whose completion doesn't look at the token, while the next attempt runs."""
     complete = _statement()
-    broken = complete.replace(*_TOKENS)
+    broken = complete.replace(_TOKEN, "")
     if broken == complete:
         raise AssertionError("the fence of the completion reads otherwise now; change the copy's recipe")
     victim = _frozen(stage, broken, later_s=3)
@@ -63,11 +61,11 @@ def _package() -> Path:
 
 
 def _statement() -> str:
-    return (_package() / "sql" / "complete.sql").read_text(encoding="utf-8")
+    return (_package() / "sql" / _STATEMENT).read_text(encoding="utf-8")
 
 
 def _overlay(folder: Path, completion: str) -> Path:
     """Return a folder with a copy of the package `outbox` whose completion is another."""
     shutil.copytree(_package(), folder / "outbox", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "outbox" / "sql" / "complete.sql").write_text(completion, encoding="utf-8")
+    (folder / "outbox" / "sql" / _STATEMENT).write_text(completion, encoding="utf-8")
     return folder

@@ -64,18 +64,29 @@ def test_many_completions_share_one_prepared_statement(database: Database, link:
 
 
 @pytest.mark.parametrize("setting", ["on", "off"])
-def test_the_plans_of_what_follows_are_the_servers_own(
-    database: Database, link: Link, worker: sa.Connection, setting: str
-) -> None:
-    """Sequential scans are forbidden to the fence alone; afterwards the session is as it was."""
-    with worker.begin():
-        worker.exec_driver_sql(f"SET enable_seqscan = {setting}")
+def test_the_plans_of_what_follows_are_the_servers_own(database: Database, link: Link, setting: str) -> None:
+    """Sequential scans are forbidden to the fence alone; afterwards the session is as it was opened."""
     (mine,) = running(database, link)
+    engine = database.engine(connect_args={"options": f"-c enable_seqscan={setting}"})
+    with engine.connect() as worker:
+        with worker.begin():
+            assert begin_completed(worker, database.statements, mine.lease)
+            assert worker.exec_driver_sql("SHOW enable_seqscan").scalar_one() == setting
+        with worker.begin():
+            assert worker.exec_driver_sql("SHOW enable_seqscan").scalar_one() == setting
+
+
+def test_what_a_function_has_set_reaches_no_other_job(database: Database, link: Link, worker: sa.Connection) -> None:
+    """The text of a call doesn't tell what it does to its session, so each transaction begins with a clean one."""
+    first, second = running(database, link, 2)
     with worker.begin():
-        assert begin_completed(worker, database.statements, mine.lease)
-        assert worker.exec_driver_sql("SHOW enable_seqscan").scalar_one() == setting
+        assert begin_completed(worker, database.statements, first.lease)
+        worker.exec_driver_sql("SELECT set_config('role', 'pg_monitor', false)")
+        worker.exec_driver_sql("SET search_path = elsewhere")
     with worker.begin():
-        assert worker.exec_driver_sql("SHOW enable_seqscan").scalar_one() == setting
+        assert begin_completed(worker, database.statements, second.lease)
+        assert worker.exec_driver_sql("SELECT current_role = session_user").scalar_one()
+        assert worker.exec_driver_sql("SHOW search_path").scalar_one() != "elsewhere"
 
 
 def test_nothing_is_prepared_where_a_pooler_may_stand_in_between(

@@ -192,15 +192,13 @@ def test_nothing_is_prepared_where_a_pooler_lends_sessions(database: Database, m
     assert prepared(link) == 0
 
 
-def test_a_lost_prepared_statement_is_trouble_once(database: Database) -> None:
-    """A session that has lost what was prepared there is dropped, and the next one prepares nothing."""
+def test_a_lost_prepared_statement_does_no_harm(database: Database) -> None:
+    """A session that has lost what was prepared there is replaced, the statement runs, and nothing more is prepared."""
     link = database.link()
     for _ in range(5):
         link.run("read_clock")
     link.connection().pgconn.exec_(b"DEALLOCATE ALL")  # below the driver, as a pooler would
-    with pytest.raises(psycopg.errors.InvalidSqlStatementName) as caught:
-        link.run("read_clock")
-    assert is_connection_trouble(caught.value)
+    assert len(link.run("read_clock")) == 1
     for _ in range(5):
         link.run("read_clock")
     assert prepared(link) == 0
@@ -222,7 +220,7 @@ def test_a_changed_table_costs_one_connection(database: Database) -> None:
     database.rows("ALTER TABLE public.shape ADD COLUMN b integer")
     with pytest.raises(psycopg.errors.FeatureNotSupported) as caught:
         look()
-    assert is_connection_trouble(caught.value)
+    assert not is_connection_trouble(caught.value), "in a user's own transaction it is the user's own"
     assert look() == (1, None)
 
 
