@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import page, plots, store, suites
 from measure.arena import arena
 from measure.compare import changes
+from measure.figures import Figures
 from measure.run import Options, Run
 from measure.targets import evaluate, line, measured
 
@@ -43,9 +44,10 @@ def main() -> int:
         run = Run(servers, options, _say)
         measure(run)
         entry = store.entry(run)
+    before = store.load_committed()  # before the file is written: without git it is what there is
     docs = chosen.docs or (Path(tempfile.mkdtemp(prefix="outbox-bench-docs-")) if chosen.quick else store.DOCS)
     _write(docs, chosen.suite, entry)
-    return _conclude(chosen.suite, run)
+    return _conclude(chosen.suite, run, store.figures_of(before, chosen.suite))
 
 
 def _arguments() -> argparse.Namespace:
@@ -70,8 +72,8 @@ def _write(docs: Path, suite: str, entry: dict[str, object]) -> None:
     _say("written: " + ", ".join(str(path) for path in written))
 
 
-def _conclude(suite: str, run: Run) -> int:
-    compared = changes(run.figures, store.figures_of(store.load_committed(), suite))
+def _conclude(suite: str, run: Run, before: Figures) -> int:
+    compared = changes(run.figures, before)
     if compared:
         _say("\nagainst the last committed figures of this machine shape:")
         for text in compared:

@@ -27,7 +27,7 @@ def describe(arena: Arena) -> dict[str, Any]:
         "processor": _processor(),
         "memory_gib": _memory_gib(),
         "architecture": platform.machine(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
         "postgresql": f"{database} ({arena.postgres.origin}; fsync {fsync}, its own defaults otherwise)",
         "rabbitmq": f"{_broker_version(arena)} ({arena.rabbitmq.origin}; its own defaults)",

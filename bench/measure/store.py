@@ -27,7 +27,7 @@ def load(docs: Path) -> dict[str, Any]:
 
 
 def load_committed() -> dict[str, Any]:
-    """Return the suites that the last commit holds for this shape; without git, those of the file."""
+    """Return the suites that the last commit holds for this shape; or those of the file if there are none."""
     name = path_of(DOCS).relative_to(DOCS.parent)
     shown = subprocess.run(["git", "show", f"HEAD:{name}"], cwd=DOCS.parent, capture_output=True, check=False)
     return dict(json.loads(shown.stdout)) if shown.returncode == 0 else load(DOCS)
