@@ -32,7 +32,6 @@ _DIVISION_BY_ZERO = "22012"
 # A function that an earlier job has called may have set what outlives its transaction.
 _CLEAN = "RESET SESSION AUTHORIZATION; RESET ALL"
 _OK = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
-_LOOK = b"SELECT pg_backend_pid(), current_setting('enable_seqscan')"
 
 
 def begin_completed(connection: sa.Connection, statements: Statements, lease: Lease) -> str | None:
@@ -96,7 +95,7 @@ def _prepare(connection: sa.Connection, statements: Statements) -> str:
     """
     driver = _driver(connection)
     try:
-        found = _send(driver, _LOOK)
+        found = _send(driver, statements.for_psycopg("backend_pid").encode())
         if int(found.get_value(0, 0)) != driver.pgconn.backend_pid:
             return _NOT_OURS
         _send(driver, _preparation(statements).encode(driver.info.encoding))

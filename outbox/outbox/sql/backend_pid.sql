@@ -1,5 +1,6 @@
 -- Purpose: tell which backend runs this session's statements. A pooler that lends sessions out has told its client another number.
+--   And what plans are made by here, for whoever turns it off for a moment.
 -- Transition: none
 -- Parameters: none
 -- Locks: none. Index: none.
-SELECT pg_backend_pid() AS pid
+SELECT pg_backend_pid() AS pid, current_setting('enable_seqscan') AS seq_scans
