@@ -11,7 +11,7 @@ import os
 import time
 from uuid import UUID
 
-__all__ = ["new_ids"]
+__all__ = ["new_id", "new_ids"]
 
 _NS_PER_MS = 1_000_000
 _RANDOM_BYTES = 8
@@ -26,6 +26,11 @@ def new_ids(count: int) -> list[UUID]:
         _new_id(int.from_bytes(random[start : start + _RANDOM_BYTES], "big"))
         for start in range(0, len(random), _RANDOM_BYTES)
     ]
+
+
+def new_id() -> UUID:
+    """Return one new UUIDv7."""
+    return _new_id(int.from_bytes(os.urandom(_RANDOM_BYTES), "big"))
 
 
 def _new_id(random: int) -> UUID:

@@ -20,6 +20,8 @@ from outbox.identifiers import schema_identifier
 
 __all__ = ["Statements", "statements_for"]
 
+# No such schema, table, function or column.
+_TABLES_CODES = frozenset({"3F000", "42P01", "42883", "42703"})
 _PARAMETER = re.compile(r"(?<![:\w]):(?=[a-z])(\w+)")
 
 
@@ -75,14 +77,20 @@ class Statements:
         result = connection.execute(self.for_sqlalchemy(name), dict(parameters))
         return list(result.all()) if result.returns_rows else []
 
-    def value_within(self, connection: sa.Connection, name: str, parameters: Mapping[str, Any]) -> Any:
+    def value_within(self, connection: sa.Connection, name: str, parameters: dict[str, Any]) -> Any:
         """Execute inside a transaction of the user's and return the one value of the one row.
 
         Where the driver's placeholders are psycopg's, the text goes to it as it is, which spares SQLAlchemy's compiler.
+        An error that comes from tables of an older release carries a note that says so.
         """
-        if connection.dialect.paramstyle == "pyformat":
-            return connection.exec_driver_sql(self.for_psycopg(name), dict(parameters)).scalar()
-        return connection.execute(self.for_sqlalchemy(name), dict(parameters)).scalar()
+        try:
+            if connection.dialect.paramstyle == "pyformat":
+                return connection.exec_driver_sql(self.for_psycopg(name), parameters).scalar()
+            return connection.execute(self.for_sqlalchemy(name), parameters).scalar()
+        except sa.exc.ProgrammingError as error:
+            if (getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)) in _TABLES_CODES:
+                error.add_note(f"{self._quoted} is missing or older than this release; run `outbox db upgrade` first")
+            raise
 
 
 @cache

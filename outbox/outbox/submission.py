@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from outbox.ids import new_ids
+from outbox.ids import new_id, new_ids
 from outbox_schemas import NameRefused, Payload, PayloadError
 from outbox_schemas.names import check_instant, check_name, check_priority, check_tenant
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
-__all__ = ["Options", "Submission", "jobs_text", "submissions_of"]
+__all__ = ["USUAL", "Options", "Submission", "job_text", "jobs_text", "submission_of", "submissions_of"]
 
 _MAX_ATTEMPTS = 10_000
 _CORRELATION_BYTES = 200
@@ -57,6 +57,10 @@ class Options:
         return cls(tenant, _BETWEEN_VALUES.join(values), max_payload_bytes)
 
 
+USUAL = Options.of()
+"""What holds for a call that says nothing."""
+
+
 class Submission(NamedTuple):
     """One checked job, ready to be written.
 
@@ -72,6 +76,11 @@ class Submission(NamedTuple):
     queue: str
     digest: str
     payload: str
+
+
+def submission_of(payload: Payload, options: Options) -> Submission:
+    """Check one payload and give it its id. Raises as `submissions_of`."""
+    return _checked(payload, 0, new_id(), options.max_payload_bytes)
 
 
 def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submission]:
@@ -94,6 +103,12 @@ def jobs_text(submissions: Sequence[Submission], options: Options) -> str:
     kinds, keys, _, ids, versions, queues, digests, payloads = zip(*submissions, strict=True)
     columns = ([job_id.hex for job_id in ids], kinds, keys, map(str, versions), queues, digests, payloads)
     return _BETWEEN_COLUMNS.join((options.column, *map(_BETWEEN_VALUES.join, columns)))
+
+
+def job_text(one: Submission, options: Options) -> str:
+    """Return what `jobs_text` gives for one job, at a fraction of the cost."""
+    values = (one.id.hex, one.kind, one.logical_key, str(one.version), one.queue, one.digest, one.payload)
+    return _BETWEEN_COLUMNS.join((options.column, *values))
 
 
 def _checked(payload: Payload, number: int, job_id: UUID, max_bytes: int) -> Submission:

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from outbox.side_lookup import Holder, find_committed, holders_of
 from outbox.statements import Statements, statements_for
-from outbox.submission import Options, Submission, jobs_text, submissions_of
+from outbox.submission import USUAL, Options, Submission, job_text, jobs_text, submission_of, submissions_of
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, NameRefused, Payload, SubmissionUnresolved
 
 __all__ = [
@@ -50,6 +50,9 @@ SCHEMA_KEY = "outbox.schema"
 
 _BATCH = 1000
 _TRIES = 5
+_UNRESOLVED = (
+    "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
+)
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -93,9 +96,9 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         LogicalKeyConflict: the key belongs to a job with another payload or version. The transaction stays healthy.
         SubmissionUnresolved: the key is taken, but its job was deleted while we looked, again and again.
     """
-    checked = Options.of(**options)
-    submissions = submissions_of((payload,), checked)
-    return _write(_writable(target), submissions, checked, statements_for(schema_of(target, schema)))[0]
+    checked = Options.of(**options) if options else USUAL
+    submission = submission_of(payload, checked)
+    return _write_one(_writable(target), submission, checked, statements_for(schema_of(target, schema)))
 
 
 def enqueue_many(
@@ -107,7 +110,7 @@ def enqueue_many(
     job. Conflicts and bounds are as in `enqueue`; when one payload is refused, nothing that this call had written is
     left, and the transaction stays healthy.
     """
-    checked = Options.of(**options)
+    checked = Options.of(**options) if options else USUAL
     submissions = submissions_of(payloads, checked)
     if not submissions:
         return []
@@ -122,13 +125,13 @@ async def enqueue_async(
     target: AsyncTarget, payload: Payload, *, schema: str | None = None, **options: Unpack[SubmitOptions]
 ) -> JobRef:
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
-    checked = Options.of(**options)
-    submissions = submissions_of((payload,), checked)
+    checked = Options.of(**options) if options else USUAL
+    submission = submission_of(payload, checked)
     if isinstance(target, async_scoped_session):
         target = target()
     if isinstance(target, AsyncSession | AsyncConnection):
         return await target.run_sync(
-            lambda inner: _write(_writable(inner), submissions, checked, statements_for(schema_of(inner, schema)))[0]
+            lambda inner: _write_one(_writable(inner), submission, checked, statements_for(schema_of(inner, schema)))
         )
     raise TypeError(f"enqueue_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
 
@@ -205,21 +208,41 @@ def _write(
     waiting = ordered
     for _ in range(_TRIES):
         answer = statements.value_within(connection, "enqueue", {"jobs": jobs_text(waiting, options)})
-        if answer is None:
-            refs |= {submission.number: _created(submission) for submission in waiting}
-        else:
-            holders = holders_of(answer)
-            unseen = [submission for submission, holder in zip(waiting, holders, strict=True) if holder is None]
-            found = iter(find_committed(connection, statements, options.tenant, unseen))
-            for submission, holder in zip(waiting, holders, strict=True):
-                if known := holder or next(found):
-                    refs[submission.number] = _reference(submission, known, options.tenant)
+        found = _found(connection, waiting, options, statements, answer)
+        refs |= {submission.number: ref for submission, ref in zip(waiting, found, strict=True) if ref}
         waiting = [submission for submission in waiting if submission.number not in refs]
         if not waiting:
             return [refs[submission.number] for submission in ordered]
-    raise SubmissionUnresolved(
-        "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
-    )
+    raise SubmissionUnresolved(_UNRESOLVED)
+
+
+def _write_one(connection: sa.Connection, submission: Submission, options: Options, statements: Statements) -> JobRef:
+    """Write one job, or find who holds its key."""
+    jobs = {"jobs": job_text(submission, options)}
+    for _ in range(_TRIES):
+        answer = statements.value_within(connection, "enqueue_one", jobs)
+        if answer is None:
+            return _created(submission)
+        if ref := _found(connection, (submission,), options, statements, answer)[0]:
+            return ref
+    raise SubmissionUnresolved(_UNRESOLVED)
+
+
+def _found(
+    connection: sa.Connection,
+    waiting: Sequence[Submission],
+    options: Options,
+    statements: Statements,
+    answer: str | None,
+) -> list[JobRef | None]:
+    """Return what an answer says of each job; None where its key was taken and is free again, or still unknown."""
+    if answer is None:
+        return [_created(submission) for submission in waiting]
+    holders = holders_of(answer)
+    unseen = [submission for submission, holder in zip(waiting, holders, strict=True) if holder is None]
+    found = iter(find_committed(connection, statements, options.tenant, unseen))
+    known = [(submission, holder or next(found)) for submission, holder in zip(waiting, holders, strict=True)]
+    return [holder and _reference(submission, holder, options.tenant) for submission, holder in known]
 
 
 def _created(submission: Submission) -> JobRef:

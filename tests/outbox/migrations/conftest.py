@@ -12,15 +12,19 @@ from sqlalchemy import Engine, NullPool, create_engine, make_url
 from outbox.migrations import revisions
 from outbox.servers import databases
 
-NEXT = '''"""One more, for the tests."""
+NEWEST = revisions.head()
+NEXT = f"{int(NEWEST) + 1:04}"
+"""The revision that `next_migration` adds after the newest of the package."""
 
-revision = "0002"
-down_revision = "0001"
+_SCRIPT = f'''"""One more, for the tests."""
+
+revision = "{NEXT}"
+down_revision = "{NEWEST}"
 
 
 def upgrade(apply):
     """Hand over the SQL."""
-    apply("0002_next.sql")
+    apply("next.sql")
 '''
 
 
@@ -55,13 +59,13 @@ def engine(empty_database: str) -> Engine:
 
 @pytest.fixture
 def next_migration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Add a revision 0002 with the given SQL to a copy of the package's migrations, and return its folder."""
+    """Add a revision `NEXT` with the given SQL to a copy of the package's migrations, and return its folder."""
 
     def add(sql: str) -> Path:
         here = tmp_path / "migrations"
         shutil.copytree(Path(revisions.__file__).parent, here, ignore=shutil.ignore_patterns("__pycache__"))
-        (here / "versions" / "0002_next.py").write_text(NEXT)
-        (here / "versions" / "0002_next.sql").write_text(sql)
+        (here / "versions" / "next.py").write_text(_SCRIPT)
+        (here / "versions" / "next.sql").write_text(sql)
         monkeypatch.setattr(revisions, "HERE", here)
         revisions.script_directory.cache_clear()
         return here

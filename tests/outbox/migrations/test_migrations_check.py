@@ -23,7 +23,7 @@ from outbox.migrations.description import _packaged, expected_revision, table_na
 from outbox.servers import postgres
 from outbox.servers.found import Source
 
-from .conftest import engine_for, scratch
+from .conftest import NEWEST, NEXT, engine_for, scratch
 
 
 @pytest.fixture
@@ -65,13 +65,14 @@ def test_before_the_installation_everything_is_pending(engine: Engine) -> None:
     with engine.connect() as connection:
         check = check_schema(connection)
     assert not check.ok
-    assert check.lines() == ["pending: 0001 (the schema is not installed; run 'outbox db upgrade')"]
+    assert check.lines()[0] == "pending: 0001 (the schema is not installed; run 'outbox db upgrade')"
+    assert check.pending[-1] == head()
 
 
 def test_a_pending_revision_is_named(installed: Connection, next_migration: Callable[[str], Path]) -> None:
     """A database one revision behind is told apart from one that differs."""
     next_migration("")
-    assert findings(installed) == ["pending: 0002 (the schema is at revision 0001; run 'outbox db upgrade')"]
+    assert findings(installed) == [f"pending: {NEXT} (the schema is at revision {NEWEST}; run 'outbox db upgrade')"]
 
 
 def test_a_newer_schema_is_told_apart(installed: Connection) -> None:

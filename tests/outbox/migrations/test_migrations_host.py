@@ -281,7 +281,7 @@ def test_no_config_parser_reads_the_password(empty_database: str, password: str)
         )
     try:
         url = owner.set(username=role, password=password).render_as_string(hide_password=False)
-        assert upgrade_database(url).applied == (head(),)
+        assert upgrade_database(url).after == head()
     finally:
         with psycopg.connect(empty_database, autocommit=True) as connection:
             connection.execute(sql.SQL("REASSIGN OWNED BY {} TO CURRENT_USER").format(sql.Identifier(role)))

@@ -20,6 +20,8 @@ from outbox.migrations import (
     upgrade_database,
 )
 
+from .conftest import NEXT
+
 NAMES = ["outbox", "public", 'weird "name" %s $function$ :x é', "a\nDROP TABLE jobs;--"]
 
 
@@ -70,16 +72,17 @@ def test_a_script_can_start_from_a_revision(
     engine: Engine, empty_database: str, tmp_path: Path, next_migration: Callable[[str], Path]
 ) -> None:
     """A later script does only what is missing, and refuses a database that isn't where it starts."""
+    first = head()
     next_migration("ALTER TABLE {schema}.jobs ADD COLUMN extra text;")
     with pytest.raises(Exception, match="outbox"):
-        run_with_psql(empty_database, sql_script(since="0001"), tmp_path / "early.sql")
-    run_with_psql(empty_database, sql_script(revision="0001"), tmp_path / "first.sql")
-    run_with_psql(empty_database, sql_script(since="0001"), tmp_path / "second.sql")
+        run_with_psql(empty_database, sql_script(since=first), tmp_path / "early.sql")
+    run_with_psql(empty_database, sql_script(revision=first), tmp_path / "first.sql")
+    run_with_psql(empty_database, sql_script(since=first), tmp_path / "second.sql")
     with engine.connect() as connection:
-        assert current_revision(connection) == "0002"
+        assert current_revision(connection) == NEXT
         assert "column jobs.extra" in live_schema(connection)
-    with pytest.raises(Exception, match=r"already exists|not at revision 0001"):
-        run_with_psql(empty_database, sql_script(since="0001"), tmp_path / "second.sql")
+    with pytest.raises(Exception, match=r"already exists|not at revision"):
+        run_with_psql(empty_database, sql_script(since=first), tmp_path / "second.sql")
 
 
 def test_unknown_revisions_are_refused() -> None:

@@ -26,7 +26,7 @@ CLAIMING = "claim own_claims refuse"
 ENDING = "complete complete_one same_transaction retry fail attempt_outcomes"
 WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint"
 USED_BY = {
-    "writer": "enqueue enqueue_new find_committed get_job",
+    "writer": "enqueue enqueue_one enqueue_new find_committed get_job",
     "relay": f"{KEEPING} wake_place",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "get_job list_jobs list_attempts queue_overview cancel",

@@ -1,0 +1,13 @@
+"""A statement for the single job: a function beside those of the first release, and nothing else."""
+
+from collections.abc import Callable
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade(apply: Callable[[str], None]) -> None:
+    """Hand this revision's SQL file to the runner."""
+    apply("0002_single_jobs.sql")
