@@ -8,26 +8,21 @@ CREATE FUNCTION {schema}.enqueue_one_1(p_job text) RETURNS text
 AS $function$
 DECLARE
   v_job text[] := string_to_array(replace(p_job, E'\x1e', E'\x1f'), E'\x1f', '');
-  v_id uuid;
-  v_now timestamptz;
-  v_run_at timestamptz;
+  v_now timestamptz := {schema}.clock();
 BEGIN
-  IF cardinality(v_job) <> 13 OR current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    RETURN {schema}.enqueue_1(p_job);
+  IF cardinality(v_job) = 13 AND current_setting('transaction_isolation') = 'read committed' THEN
+    INSERT INTO {schema}.jobs (id, tenant, kind, logical_key, version, queue, priority, payload, payload_digest, run_at, deadline_at,
+      max_attempts, correlation_id, created_at)
+    VALUES (v_job[7]::uuid, v_job[1], v_job[8], v_job[9], v_job[10]::integer, v_job[11], v_job[2]::smallint, v_job[13]::jsonb,
+      decode(v_job[12], 'hex'), coalesce(v_job[3]::timestamptz, v_now), v_job[4]::timestamptz, v_job[5]::integer, v_job[6], v_now)
+    ON CONFLICT (tenant, kind, logical_key) DO NOTHING;
+    IF FOUND THEN
+      INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at)
+      VALUES (v_job[7]::uuid, v_job[11], v_job[1], coalesce(v_job[3]::timestamptz, v_now) - v_job[2]::smallint * interval '1 minute',
+        coalesce(v_job[3]::timestamptz, v_now), v_job[4]::timestamptz);
+      RETURN NULL;
+    END IF;
   END IF;
-  v_id := v_job[7];
-  v_now := {schema}.clock();
-  v_run_at := coalesce(v_job[3]::timestamptz, v_now);
-  INSERT INTO {schema}.jobs (id, tenant, kind, logical_key, version, queue, priority, payload, payload_digest, run_at, deadline_at,
-    max_attempts, correlation_id, created_at)
-  VALUES (v_id, v_job[1], v_job[8], v_job[9], v_job[10]::integer, v_job[11], v_job[2]::smallint, v_job[13]::jsonb,
-    decode(v_job[12], 'hex'), v_run_at, v_job[4]::timestamptz, v_job[5]::integer, v_job[6], v_now)
-  ON CONFLICT (tenant, kind, logical_key) DO NOTHING;
-  IF NOT FOUND THEN
-    RETURN {schema}.enqueue_1(p_job);
-  END IF;
-  INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at)
-  VALUES (v_id, v_job[11], v_job[1], v_run_at - v_job[2]::smallint * interval '1 minute', v_run_at, v_job[4]::timestamptz);
-  RETURN NULL;
+  RETURN {schema}.enqueue_1(p_job);
 END
 $function$;
