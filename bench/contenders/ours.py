@@ -19,10 +19,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from contenders.workload import Applied, AsyncNoop, Noop, Numbered, Slept
 from outbox import enqueue, enqueue_many
 from outbox.migrations import upgrade_database
-from outbox.urls import sqlalchemy_engine
 from outbox_schemas.topology import broker_queue
 
 NOTE = "a row of the service"
+_ROW = sa.text("INSERT INTO business (id, note) VALUES (:id, :note)")
 # The quickest way that SQLAlchemy has for a thousand rows; what it costs is the service's, not the queue's.
 _ROWS = sa.text("INSERT INTO business (id, note) SELECT n, :note FROM unnest(CAST(:numbers AS bigint[])) AS n")
 
@@ -44,7 +44,10 @@ class Outbox(Base):
 
     name: ClassVar[str] = OURS
     packages: ClassVar[tuple[str, ...]] = ("outbox-relay", "sqlalchemy", "psycopg", "pika", "pydantic")
-    settings: ClassVar[str] = "defaults; AsyncHandler; quorum queue; writer: SQLAlchemy Session, psycopg"
+    settings: ClassVar[str] = (
+        "defaults; AsyncHandler; quorum queue; writer: SQLAlchemy Session, psycopg with its own defaults, "
+        "the row by a text() INSERT"
+    )
     can: ClassVar[frozenset[str]] = ABILITIES
     payload: ClassVar[type[Numbered]] = AsyncNoop
 
@@ -54,8 +57,9 @@ class Outbox(Base):
 
     @cached_property
     def engine(self) -> sa.Engine:
-        """The writing service's engine."""
-        return sqlalchemy_engine(self.servers.database_url, pool_size=20)
+        """The writing service's engine, as a service makes it: the driver prepares what runs often, as peers' do."""
+        url = sa.make_url(self.servers.database_url).set(drivername="postgresql+psycopg")
+        return sa.create_engine(url, pool_size=20)
 
     def environment(self) -> dict[str, str]:
         """Return the addresses as the commands read them."""
@@ -117,7 +121,7 @@ class Outbox(Base):
 
 
 class _Writer:
-    """A service with an ORM-mapped row of its own."""
+    """A service that writes a row by a statement of its own, as the peers' writers do."""
 
     def __init__(self, engine: sa.Engine, payload: type[Numbered]) -> None:
         self._session = Session(engine)
@@ -131,7 +135,7 @@ class _Writer:
 
     def one(self, number: int) -> None:
         """Commit one row and one job."""
-        self._session.add(Business(id=number, note=NOTE))
+        self._session.execute(_ROW, {"id": number, "note": NOTE})
         enqueue(self._session, self._payload(number=number))
         self._session.commit()
 
@@ -140,6 +144,28 @@ class _Writer:
         self._session.execute(_ROWS, {"note": NOTE, "numbers": list(numbers)})
         enqueue_many(self._session, (self._payload(number=number) for number in numbers))
         self._session.commit()
+
+
+class _FlushingWriter(_Writer):
+    """A service with an ORM-mapped row of its own."""
+
+    def one(self, number: int) -> None:
+        """Commit one row, flushed by the ORM, and one job."""
+        self._session.add(Business(id=number, note=NOTE))
+        enqueue(self._session, self._payload(number=number))
+        self._session.commit()
+
+
+class Flushing(Outbox):
+    """The same submission beside a row that the ORM flushes."""
+
+    name = f"{OURS}, ORM flush"
+    settings = "defaults; writer: SQLAlchemy Session, psycopg with its own defaults, the row by session.add()"
+    can: ClassVar[frozenset[str]] = frozenset({"enqueue_one"})
+
+    def submitter(self) -> Submitter:
+        """Return a Session with a mapped row."""
+        return _FlushingWriter(self.engine, self.payload)
 
 
 class Threads(Outbox):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from contenders.ours import Applying, Outbox, Sleeping, Threads
+from contenders.ours import Applying, Flushing, Outbox, Sleeping, Threads
 from contenders.psycopg_limit import OneStatement
 from contenders.relay_by_hand import ByHand
 
@@ -22,7 +22,7 @@ def ours(run: Run) -> None:
     """Measure this project alone, in about three minutes."""
     options = run.options
     pace = basics.Pace(options.size(20_000, 3_000))
-    kinds: list[Any] = [Outbox, Threads, Applying, Sleeping, OneStatement]
+    kinds: list[Any] = [Outbox, Threads, Flushing, Applying, Sleeping, OneStatement]
     with run.seated(kinds) as seats:
         by_kind = {type(seat.contender): seat for seat in seats}
         main = by_kind[Outbox]
@@ -31,7 +31,7 @@ def ours(run: Run) -> None:
             basics.drains(run, main, number, pace, 1)
             basics.drains(run, main, number, pace, 2)
             basics.drains(run, by_kind[Threads], number, pace, 1)
-            for seat in (main, by_kind[OneStatement]):
+            for seat in (main, by_kind[Flushing], by_kind[OneStatement]):
                 basics.submissions(run, seat, number, options.seconds(1.5))
             basics.starts(run, main, number, options.seconds(6.0))
             basics.relays(run, main, number, jobs=options.size(50_000, 4_000), slow_jobs=0)
@@ -45,7 +45,7 @@ def side_by_side(run: Run) -> None:
     """Measure this project and its peers, in alternating order."""
     options = run.options
     pace = basics.Pace(options.size(30_000, 2_000))
-    kinds: list[Any] = [Outbox, *peers(run.say, options.only), Threads, OneStatement, ByHand]
+    kinds: list[Any] = [Outbox, *peers(run.say, options.only), Threads, Flushing, OneStatement, ByHand]
     with run.seated(kinds) as seats:
         for seat in seats:
             basics.warm_up(run, seat, pace)
