@@ -58,13 +58,15 @@ def is_plainly_exact(value: Any, room: int = MAX_DEPTH) -> bool:
     kind = type(value)
     if kind in _UNREMARKABLE:
         return True
-    if kind is int or kind is float:
-        return _problem(value) is None
+    if kind is int:
+        return -_INT_LIMIT < value < _INT_LIMIT  # type: ignore[no-any-return]
+    if kind is float:
+        return _float_problem(value) is None
     children = _plain_children(value)
     if children is None or room == 0:
         return False
     for child in children:  # noqa: SIM110 - a generator would double the cost of small values
-        if not is_plainly_exact(child, room - 1):
+        if type(child) not in _UNREMARKABLE and not is_plainly_exact(child, room - 1):
             return False
     return True
 
