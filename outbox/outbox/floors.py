@@ -31,7 +31,7 @@ SLACK = timedelta(seconds=1)
 CHEAP_S = 0.004
 # A dearer one takes a twentieth of the time, unless the pause would be too long; then a sixth at most.
 PAUSES = 20
-LONGEST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 5.0
 FEWEST_PAUSES = 5
 # More names than this are not remembered.
 MOST_QUEUES = 500

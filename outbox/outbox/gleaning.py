@@ -18,13 +18,15 @@ __all__ = ["Gleaner"]
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # How far this machine's clock may be ahead of the database's, and a late commit behind it.
 _BEHIND = timedelta(seconds=10)
+# This looks for what has been left behind; beside an old snapshot it may stay there a little longer.
+_LONGEST_PAUSE_S = 10.0
 
 
 class _Line:
     """One scan: where it begins, and when it begins at the beginning again."""
 
     def __init__(self) -> None:
-        self.cadence = Cadence()
+        self.cadence = Cadence(longest_pause_s=_LONGEST_PAUSE_S)
         self.floor = BEGINNING
         self.dear = False
 

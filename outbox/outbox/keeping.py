@@ -21,8 +21,12 @@ __all__ = ["LeaseWatch", "RecoveredLease", "expire_deadlines", "recover_leases"]
 _BATCH = 500
 # Leases are written long before they end, so only a clock that jumped leaves one below the place where looks begin.
 _FULL_EVERY_S = 30.0
-# A claim may commit later than its lease began, having waited for a lock: by less than this, which is twice that limit.
-_SLACK = timedelta(seconds=10)
+# Looks overlap by so much, as claims take a moment to commit.
+_SLACK = timedelta(seconds=1)
+# A claim may commit much later than its lease began, having waited for a lock: by less than this, which is twice that
+# limit. It matters for leases that are shorter; to look so far back each time would be dear beside an old snapshot.
+_LATE = timedelta(seconds=10)
+_LATE_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class LeaseWatch:
         self._link = link
         self._since: datetime | None = None
         self._cadence = Cadence(longest_pause_s=_FULL_EVERY_S, pauses=1000)
+        self._late = Cadence(least_pause_s=_LATE_EVERY_S)
 
     def expired(self, *, batch: int = _BATCH) -> list[UUID]:
         """Return the jobs of up to `batch` expired leases, for `recover_leases`."""
@@ -61,7 +66,7 @@ class LeaseWatch:
     def _look(self, batch: int) -> list[Any]:
         try:
             if not self._cadence.due:
-                return self._link.run("due_leases", since=self._since, batch=batch)
+                return self._again(batch)
             with self._cadence.full_look():
                 return self._link.run("due_leases", since=None, batch=batch)
         except QueryCanceled:  # it took too long: go on from where the last one ended
@@ -70,6 +75,12 @@ class LeaseWatch:
             self._since = None  # the next server may be another one
             self._cadence.reset()
             raise
+
+    def _again(self, batch: int) -> list[Any]:
+        if self._since is None or not self._late.due:
+            return self._link.run("due_leases", since=self._since, batch=batch)
+        with self._late.full_look():
+            return self._link.run("due_leases", since=self._since - _LATE, batch=batch)
 
     def _put_off(self, job_ids: Sequence[UUID]) -> set[UUID]:
         return {row.job_id for row in self._link.run("put_off_leases", job_ids=list(job_ids))} if job_ids else set()

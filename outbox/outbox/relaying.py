@@ -67,7 +67,7 @@ class Looker:
     """Looks for due hints, again and again, and remembers where each queue's line begins. For one thread, on one link.
 
     A hint that lies below that place, or in a queue that was never seen, is found by a full look: every look is one
-    while that is cheap, and else at least one in two seconds; where it takes more than 0.4 seconds, it is made for a
+    while that is cheap, and else at least one in five seconds; where it takes more than a second, it is made for a
     sixth of the time. So much is also made as soon as somebody says that there is news, if nothing else is found.
     """
 

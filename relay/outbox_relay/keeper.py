@@ -35,7 +35,7 @@ DEPTH_TIMEOUT_S = 2.0
 DEPTHS_WITHIN_S = 5.0
 # Deadlines and lost hints are not looked for at every sweep; lost hints even less often where that takes long.
 RARELY_S = 0.9
-HINTS_PAUSE_S = 3.0
+HINTS_PAUSE_S = 20.0
 
 Step = Callable[[Link], None]
 

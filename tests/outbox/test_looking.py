@@ -294,6 +294,20 @@ def test_a_lease_that_somebody_holds_is_looked_at_again(database: Database, link
     assert watch.expired() == [alive.lease.job_id]
 
 
+def test_a_short_lease_of_a_claim_that_commits_late_is_found(database: Database, link: Link) -> None:
+    """Such a lease may have ended before it can be seen: now and then a look goes back as far as a claim may wait."""
+    database.clock.stop()
+    (late,) = running(database, link)
+    watch, wide = LeaseWatch(link), Choice()
+    watch._cadence, watch._late, wide.full = Choice(), wide, False  # the kind of look is what the test is about
+    watch._cadence.full = False
+    database.clock.advance(69)
+    watch._since = database.clock.now() - timedelta(seconds=1)
+    assert watch.expired() == []
+    wide.full = True
+    assert watch.expired() == [late.lease.job_id]
+
+
 def test_many_extended_leases_hide_no_expired_one(database: Database, link: Link) -> None:
     """However many living leases come due for a look together, the expired ones behind them are found in one go."""
     jobs = running(database, link, 50)
