@@ -65,3 +65,37 @@ def test_what_lies_below_the_floor_is_found_by_the_next_full_scan(
     assert gleaner.release("notes", batch=5) == []
     gleaner._owed["notes"].cadence.reset()
     assert gleaner.release("notes", batch=5) == [high]
+
+
+def test_a_release_that_commits_late_is_found(
+    database: Database, link: Link, gleaner: Gleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hint that went out just before a scan, and could be seen just after it, stands above the floor."""
+    monkeypatch.setattr("outbox.floors.CHEAP_S", -1.0)
+    database.clock.stop()
+    late = submit(database)
+    relay = database.link("test/relay")
+    with relay.transaction():
+        release_all(relay)
+        database.clock.advance(0.9)
+        for _ in range(3):
+            assert gleaner.strays(["notes"], batch=5, age_s=0) == []
+    relay.close()
+    assert not gleaner._strays.cadence.due
+    assert gleaner.strays(["notes"], batch=5, age_s=0) == late
+
+
+def test_a_low_priority_does_not_lift_the_floor_above_what_comes(
+    database: Database, gleaner: Gleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only a job was found that stands behind the present, those that are submitted next are found as well,
+    though the database's clock be behind this machine's.
+    """
+    monkeypatch.setattr("outbox.floors.CHEAP_S", -1.0)
+    database.clock.advance(-8)
+    low = submit(database, priority=-60)
+    assert gleaner.release("notes", batch=1) == low
+    assert not gleaner._owed["notes"].cadence.due
+    assert gleaner.release("notes", batch=1) == []
+    usual = submit(database)
+    assert gleaner.release("notes", batch=1) == usual

@@ -308,6 +308,19 @@ def test_a_short_lease_of_a_claim_that_commits_late_is_found(database: Database,
     assert watch.expired() == [late.lease.job_id]
 
 
+def test_a_lease_that_came_due_just_before_a_look_is_found_by_the_next(database: Database, link: Link) -> None:
+    """Its claim may have committed just after that look."""
+    database.clock.stop()
+    (late,) = running(database, link)
+    watch, narrow = LeaseWatch(link), Choice()
+    narrow.full = False
+    watch.expired()
+    watch._cadence = watch._late = narrow  # the kind of look is what the test is about
+    earlier = "due_at - interval '60.9 s'"
+    database.rows(f"UPDATE {{s}}.outbox SET due_at = {earlier}, lease_expires_at = {earlier} RETURNING 1")
+    assert watch.expired() == [late.lease.job_id]
+
+
 def test_many_extended_leases_hide_no_expired_one(database: Database, link: Link) -> None:
     """However many living leases come due for a look together, the expired ones behind them are found in one go."""
     jobs = running(database, link, 50)
