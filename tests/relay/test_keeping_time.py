@@ -79,13 +79,14 @@ def test_purged_hints_go_out_again_within_fifteen_seconds(
 
 @pytest.mark.parametrize(("depth", "recovered"), [(0, 3), (5, 0), (None, 0)])
 def test_only_an_empty_queue_has_lost_its_hints(database, settings, submit, depth, recovered) -> None:
-    """A hint that still waits at the broker, or may, is not sent again."""
+    """A hint that still waits at the broker, or may, is not sent again; of one that is, the release loop is told."""
     submit(3)
     release_all(database)
     database.clock.advance(11)
-    counters = Counters()
-    hint_step(Silent({"q": depth}), settings.relay, counters)(database.link())
+    counters, owed = Counters(), threading.Event()
+    hint_step(Silent({"q": depth}), settings.relay, counters, owed.set)(database.link())
     assert counters.snapshot()["recovered_hints"] == recovered
+    assert owed.is_set() is bool(recovered)
 
 
 def test_hint_in_a_busy_queue_is_given_up_in_the_end(database, settings, submit) -> None:
