@@ -38,7 +38,7 @@ def ours(run: Run) -> None:
             own.writers(run, main, number, options.seconds(2.0))
             own.applies(run, by_kind[Applying], number, options.size(4_000, 1_000))
             own.sleeps(run, by_kind[Sleeping], number, options.size(15_000, 2_000))
-        own.idles(run, main, 0, options.seconds(5.0), options.seconds(10.0))
+        own.idles(run, main, 0, options.seconds(5.0), options.seconds(6.0))
 
 
 def side_by_side(run: Run) -> None:
