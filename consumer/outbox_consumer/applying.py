@@ -77,7 +77,7 @@ class Applier:
                 if mine is None:
                     return False
                 hit(Barrier.CONSUMER_AFTER_FENCE)
-                with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(session):
+                with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(connection):
                     entry.handler.apply(session, entry.job, result)
                 hit(Barrier.CONSUMER_AFTER_APPLY)
                 self._commit(entry, connection, mine)

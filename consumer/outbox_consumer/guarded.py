@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from string import whitespace
@@ -19,7 +19,6 @@ from typing import Any
 import sqlalchemy as sa
 from psycopg import Rollback
 from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
-from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from outbox.statements import Statements
@@ -55,9 +54,10 @@ _LOCAL_CALL = re.compile(r"\bset_config\s*\([^()]*,\s*true\s*\)", re.IGNORECASE)
 _SESSION_CALL = re.compile(r"\bset_config\b|\bpg_(?:try_)?advisory_lock(?:_shared)?\b", re.IGNORECASE)
 # Kept with the driver's connection.
 _UNCLEAN = "outbox.unclean"
-_GUARD = "outbox.guard"
 
-_watched: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+# The open guarded blocks, by the identity of the driver's connection that each is on.
+_guards: dict[int, _Guard] = {}
+_watched: weakref.WeakSet[sa.Dialect] = weakref.WeakSet()
 _watching = threading.Lock()
 
 _SYNTAX_ERROR = b"42601"
@@ -166,64 +166,88 @@ def ended_by_itself(where: str) -> TransactionEndedError:
 
 
 class _Guard:
-    """What holds for one guarded block. Found through its connection by the engine's listeners."""
+    """What holds for one guarded block. It keeps the driver's connection, so that no other one gets its identity."""
 
-    __slots__ = ("refused", "where")
+    __slots__ = ("driver", "refused", "unclean", "where")
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, driver: Any, where: str) -> None:
+        self.driver = driver
         self.where = where
         self.refused = False
+        self.unclean = False
 
 
 @contextmanager
 def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
-    _listen_once(connection.engine)
-    # The dictionary itself: a connection that is invalidated meanwhile gives it no more.
-    info = connection.info
-    guard = info[_GUARD] = _Guard(where)
+    _watch(connection.dialect)
+    driver = connection.connection.dbapi_connection
+    guard = _guards[id(driver)] = _Guard(driver, where)
     try:
         yield
     finally:
-        info.pop(_GUARD, None)
-        if guard.refused and not connection.invalidated:
-            # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
-            connection.invalidate()
+        del _guards[id(driver)]
+        if not connection.invalidated:
+            if guard.unclean:
+                connection.info[_UNCLEAN] = True
+            if guard.refused:
+                # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
+                connection.invalidate()
 
 
-def _listen_once(engine: sa.Engine) -> None:
-    """Have an engine's connections watched; only guarded blocks notice. Listeners of each block's own take longer to
-    put up than its statements take to run.
+def _watch(dialect: Any) -> None:
+    """Have an engine's dialect look at what goes to its driver; only guarded blocks notice.
+
+    Whatever SQLAlchemy sends goes through these methods. Listeners for its events would see the same and make every
+    connection, transaction and statement dearer, together by about what the driver takes for a statement.
     """
-    if engine in _watched:
+    if dialect in _watched:
         return
     with _watching:
-        if engine not in _watched:
-            event.listen(engine, "before_cursor_execute", _on_statement)
-            event.listen(engine, "commit", _on_commit)
-            _watched.add(engine)
+        if dialect not in _watched:
+            for way in ("do_execute", "do_executemany", "do_execute_no_params"):
+                setattr(dialect, way, _looked_at(getattr(dialect, way)))
+            dialect.do_commit = _unless_guarded(dialect.do_commit)
+            _watched.add(dialect)
 
 
-def _on_statement(connection: sa.Connection, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-    guard = connection.info.get(_GUARD)
-    if guard is None:
-        return
+def _looked_at(execute: Callable[..., None]) -> Callable[..., None]:
+    """Return a dialect's way to execute that looks at the statement first. Its arguments are cursor, statement,
+    parameters (unless there can be none) and context.
+    """
+
+    def look_and_execute(cursor: Any, statement: str, *rest: Any) -> None:
+        guard = _guards.get(id(cursor.connection))
+        if guard is not None:
+            _check(guard, statement, rest[0] if len(rest) > 1 else None)
+        execute(cursor, statement, *rest)
+
+    return look_and_execute
+
+
+def _unless_guarded(commit: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a dialect's way to commit that refuses to within a guarded block."""
+
+    def refuse_or_commit(connection: Any) -> None:
+        guard = _guards.get(id(connection.dbapi_connection))
+        if guard is not None:
+            guard.refused = True
+            raise RuntimeError(f"{guard.where} may not commit; the transaction commits when it returns")
+        commit(connection)
+
+    return refuse_or_commit
+
+
+def _check(guard: _Guard, statement: str, parameters: Any) -> None:
     ends, changes, several = _traits(statement) if len(statement) <= _REMEMBERED else _look_at(statement)
     if changes:
-        connection.info[_UNCLEAN] = True
+        guard.unclean = True
     if ends:
         raise RuntimeError(f"{guard.where} may not begin or end a transaction; use session.begin_nested() for a part")
     # With parameters the driver uses the extended protocol by itself.
     if several and not parameters:
         sent = statement if parameters is None else statement.replace("%%", "%")
-        if _is_several(cursor.connection, sent):
+        if _is_several(guard.driver, sent):
             raise RuntimeError(f"{guard.where} may not run several statements in one text; run them one by one")
-
-
-def _on_commit(connection: sa.Connection) -> None:
-    guard = connection.info.get(_GUARD)
-    if guard is not None:
-        guard.refused = True
-        raise RuntimeError(f"{guard.where} may not commit; the transaction commits when it returns")
 
 
 def _look_at(statement: str) -> tuple[bool, bool, bool]:

@@ -120,7 +120,7 @@ class Job:
             # The fence's row lock has given the transaction an id.
             mine = current_transaction(connection, self._statements)
             where = "job.transaction()"
-            with guarded_session(connection, where, self._statements, mine) as session, self.inside(session):
+            with guarded_session(connection, where, self._statements, mine) as session, self.inside(connection):
                 yield session
 
     def save_checkpoint(self, session: Session, name: str, value: Any) -> None:
@@ -159,11 +159,11 @@ class Job:
         return json.loads(rows[0].value) if rows else None
 
     @contextmanager
-    def inside(self, session: Session) -> Iterator[None]:
-        """Take `session`, whose transaction has passed the fence, for this thread's own. For the runtime."""
+    def inside(self, connection: sa.Connection) -> Iterator[None]:
+        """Take `connection`, whose transaction has passed the fence, for this thread's own. For the runtime."""
         with _rare:
             here = self._here = self._here or threading.local()
-        before, here.connection = self._inside_of(), session.connection()
+        before, here.connection = self._inside_of(), connection
         try:
             yield
         finally:

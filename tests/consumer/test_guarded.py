@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -120,6 +120,49 @@ def test_several_statements_are_refused_after_an_error_too(database: Database) -
         with pytest.raises(RuntimeError, match="several statements"):
             session.execute(sa.text("ROLLBACK TO a; COMMIT; BEGIN"))
         session.execute(sa.text("ROLLBACK TO a"))
+
+
+WAYS: dict[str, Callable[[sa.Connection], object]] = {
+    "text": lambda connection: connection.execute(sa.text("COMMIT")),
+    "driver's text": lambda connection: connection.exec_driver_sql("COMMIT"),
+    "no parameters": lambda connection: connection.exec_driver_sql(
+        "SELECT 5 % 2; COMMIT", execution_options={"no_parameters": True}
+    ),
+    "many": lambda connection: connection.execute(sa.text("COMMIT -- :n"), [{"n": 1}, {"n": 2}]),
+    "transaction": lambda connection: connection.commit(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_through_sqlalchemy_ends_the_transaction(database: Database, way: str) -> None:
+    """Each is refused within the block, and nothing of it is sent."""
+    database.rows("CREATE TABLE public.here (note text)")
+
+    def use() -> None:
+        with guarded(database) as session:
+            session.execute(sa.text("INSERT INTO public.here VALUES ('in')"))
+            WAYS[way](session.connection())
+
+    with pytest.raises(RuntimeError, match="here may not"):
+        use()
+    assert database.count("SELECT 1 FROM public.here") == 0
+
+
+def test_outside_of_the_block_an_engine_is_like_any_other(database: Database) -> None:
+    """What was guarded once may end its own transactions, also while another connection's block is open."""
+    database.rows("CREATE TABLE public.here (note text)")
+    engine = database.engine()
+    with engine.connect() as first, engine.connect() as second:
+        for _ in range(2):
+            with first.begin():
+                mine = first.execute(sa.text("SELECT CAST(pg_current_xact_id() AS text)")).scalar_one()
+                with guarded_session(first, "here", database.statements, mine) as session:
+                    session.execute(sa.text("INSERT INTO public.here VALUES ('first')"))
+                    second.execute(sa.text("INSERT INTO public.here VALUES ('second')"))
+                    second.commit()
+            with first.begin():
+                first.execute(sa.text("INSERT INTO public.here VALUES ('after')"))
+    assert database.count("SELECT 1 FROM public.here") == 6
 
 
 def test_daemon_executor_runs_at_most_its_size_and_leaves_no_thread_to_wait_for() -> None:
