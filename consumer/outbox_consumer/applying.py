@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from outbox import ending
 from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
-from outbox.completing import begin_completed, commit_same
+from outbox.completing import begin_completed, commit_same, lost_prepared, roll_back
 from outbox.link import Link, is_connection_trouble, is_transient
 from outbox.logs import RateLimited
 from outbox.statements import Statements
@@ -56,32 +56,47 @@ class Applier:
         """
         backoff = Backoff(base_s=0.05, cap_s=1.0)
         until = time.monotonic() + entry.lease.lease_s
+        fresh = False
         while True:
             try:
-                if self._once(entry, result):
+                if self._once(entry, result, fresh=fresh):
                     return False
                 if self._committed(entry):
                     return True
                 entry.job.mark_lost("the lease is no longer held")
                 raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
             except sa.exc.DBAPIError as error:
+                if not fresh and lost_prepared(error.orig):
+                    fresh = True  # the tables have changed under a prepared statement, for example
+                    continue
                 if not _worth_another_try(error.orig, backoff.failures, until):
                     raise
             time.sleep(backoff.next_s())
 
-    def _once(self, entry: Entry, result: Any) -> bool:
-        """Try once; False if the fence refused."""
+    def _once(self, entry: Entry, result: Any, *, fresh: bool) -> bool:
+        """Try once, in a new session if it must be `fresh`; False if the fence refused."""
         with returned_clean(self._connection(entry)) as connection:
+            if fresh:
+                connection.invalidate()
             with connection.begin():
-                mine = begin_completed(connection, self._statements, entry.lease)
-                if mine is None:
-                    return False
-                hit(Barrier.CONSUMER_AFTER_FENCE)
-                with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(connection):
-                    entry.handler.apply(session, entry.job, result)
-                hit(Barrier.CONSUMER_AFTER_APPLY)
-                self._commit(entry, connection, mine)
-            hit(Barrier.CONSUMER_AFTER_COMMIT)
+                try:
+                    passed = self._within(entry, result, connection)
+                except BaseException:
+                    roll_back(connection)
+                    raise
+            if passed:
+                hit(Barrier.CONSUMER_AFTER_COMMIT)
+        return passed
+
+    def _within(self, entry: Entry, result: Any, connection: sa.Connection) -> bool:
+        mine = begin_completed(connection, self._statements, entry.lease)
+        if mine is None:
+            return False
+        hit(Barrier.CONSUMER_AFTER_FENCE)
+        with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(connection):
+            entry.handler.apply(session, entry.job, result)
+        hit(Barrier.CONSUMER_AFTER_APPLY)
+        self._commit(entry, connection, mine)
         return True
 
     def _commit(self, entry: Entry, connection: sa.Connection, mine: str) -> None:

@@ -153,6 +153,27 @@ def test_a_connection_that_kept_its_session_is_used_again(desk: Desk) -> None:
     assert len(pids) == 1
 
 
+def test_tables_that_change_under_a_prepared_statement_cost_no_attempt(desk: Desk) -> None:
+    """What was prepared for the old columns is refused by the server; the same attempt runs on in a new session."""
+    pids: list[int] = []
+
+    def apply(session: Any, job: Any, _result: Any) -> None:
+        session.execute(sa.text("SELECT * FROM public.effects WHERE attempt = :attempt"), {"attempt": job.attempt})
+        pids.append(session.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
+        write(session, job)
+
+    desk.start(handler(lambda *_: None, apply), concurrency=1)
+    desk.submit(*map(str, range(10)))
+    desk.done(10)
+    desk.database.rows("ALTER TABLE public.effects ADD COLUMN more text")
+    [job_id] = desk.submit("a")
+    desk.done(11)
+    assert desk.outcomes(job_id) == ["succeeded"]
+    assert pids[:-1] == pids[:1] * 10
+    assert pids[-1] != pids[0]
+    assert desk.database.count("SELECT 1 FROM public.effects") == 11
+
+
 @pytest.mark.parametrize("where", ["apply", "transaction"])
 def test_handlers_submit_into_their_own_installation(desk: Desk, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """`enqueue` on a handler's session needs no schema: it is the consumer's, whatever the environment says."""
