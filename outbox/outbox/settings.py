@@ -61,8 +61,8 @@ class RelaySettings(_Section):
     1000000."""
     window: Count = Field(default=1000, ge=1, le=100_000)
     """Messages that may await their confirm at once. 1 to 100000."""
-    ids_per_message: Count = Field(default=25, ge=1, le=MAX_HINT_JOBS)
-    """Job ids in one message under load, at most. 1 to 100, and no more than `batch`."""
+    ids_per_message: Count = Field(default=50, ge=1, le=MAX_HINT_JOBS)
+    """Job ids in one message under load, at most. 1 to 100, and if set no more than `batch`."""
     rehint_after_s: Seconds = Field(default=10, ge=0.1, le=86_400)
     """Seconds until a released hint that nobody claimed is owed again, the first time. 0.1 to 86400."""
     rehint_busy_after_s: Seconds = Field(default=300, ge=0.1, le=86_400)
@@ -80,7 +80,8 @@ class RelaySettings(_Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         _at_most(self.poll_min_s, "relay.poll_min_s", self.poll_max_s, "relay.poll_max_s")
-        _at_most(self.ids_per_message, "relay.ids_per_message", self.batch, "relay.batch")
+        if "ids_per_message" in self.model_fields_set:  # the default is only a limit, whatever the batch
+            _at_most(self.ids_per_message, "relay.ids_per_message", self.batch, "relay.batch")
         _at_most(self.rehint_after_s, "relay.rehint_after_s", self.rehint_busy_after_s, "relay.rehint_busy_after_s")
         return self
 

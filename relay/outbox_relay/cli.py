@@ -3,6 +3,7 @@
 import click
 
 from outbox.cli.output import is_json, json_option, load_settings
+from outbox.collecting import set_start_aside
 from outbox.logs import configure
 from outbox_relay.process import run
 
@@ -20,4 +21,5 @@ def relay() -> int:
     """
     settings = load_settings(log_format="json" if is_json() else None)
     configure(settings)
+    set_start_aside()
     return run(settings)

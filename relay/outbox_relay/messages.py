@@ -16,6 +16,9 @@ __all__ = ["Message", "Outcome", "Settled", "pack", "per_message"]
 # A batch becomes at least about this many messages where it can, so that it spreads over the consumers that
 # wait.
 SPREAD = 64
+# But consumers that take thousands a second need no more than about so many messages a second: each costs the broker
+# and both sides as much as thirty ids do.
+MESSAGES_A_SECOND = 200
 
 # A message's id is this process's random name and a number: it has to differ from every other, no more.
 _PROCESS = token_hex(8)
@@ -52,14 +55,16 @@ class Settled:
     outcome: Outcome
 
 
-def per_message(batch: int, most: int) -> int:
-    """Return how many hints one message carries: 1 where few wait, up to `most` (and 100) under load."""
-    return max(1, min(batch // SPREAD, most, MAX_HINT_JOBS))
+def per_message(batch: int, most: int, rate: float = 0.0) -> int:
+    """Return how many hints one message carries: 1 where few wait, up to `most` (and 100) under load. `rate`: how many
+    the queue's consumers are known to take in a second.
+    """
+    return max(1, min(max(batch // SPREAD, int(rate / MESSAGES_A_SECOND)), most, MAX_HINT_JOBS))
 
 
-def pack(queue: str, hints: Sequence[ReleasedHint], most: int) -> list[Message]:
+def pack(queue: str, hints: Sequence[ReleasedHint], most: int, rate: float = 0.0) -> list[Message]:
     """Return the hints as messages, in their order. There are never more messages than hints."""
-    size = per_message(len(hints), most)
+    size = per_message(len(hints), most, rate)
     return [
         Message(f"{_PROCESS}-{next(_numbers):x}", queue, tuple(hints[start : start + size]))
         for start in range(0, len(hints), size)

@@ -11,15 +11,16 @@ from outbox.backoff import ceiling
 from outbox.relaying import ReleasedHint
 from outbox_relay.messages import Outcome, Settled
 
-__all__ = ["OweAgain", "Polling", "owe_again", "room"]
+__all__ = ["OweAgain", "Polling", "Taking", "owe_again", "refill_at", "room"]
 
 # A queue whose consumers are busy is topped up in large steps: below this share of the runway, not at every
 # job taken.
-REFILL_BELOW = 0.75
+REFILL_BELOW = 0.5
 NACKED_BASE_S = 0.1
 RETURNED_BASE_S = 0.05
 PAUSE_MAX_S = 30.0
 GROWTH = 1.2
+SMOOTH_S = 0.05
 # While writers wake the relay it looks by itself this often, for what nobody wakes it for.
 ASLEEP_S = 0.4
 DROWSY_GROWTH = 1.5
@@ -41,9 +42,46 @@ def room(released: int, *, runway: int, batch: int, free: int) -> int:
         batch: the most that one statement releases.
         free: what the publisher takes.
     """
-    if released > runway * REFILL_BELOW:
+    if released > refill_at(runway):
         return 0
     return max(0, min(runway - released, batch, free))
+
+
+def refill_at(runway: int) -> int:
+    """Return how many hints may be out at most when a queue is topped up."""
+    return int(runway * REFILL_BELOW)
+
+
+@dataclass(slots=True)
+class Taking:
+    """How fast the consumers of a queue take its hints, from how many are out at each look. Pure but for the clock.
+
+    Claims take hundreds at once, so that two looks may show very many or none: what they show is averaged over about a
+    twentieth of a second. Other relays' releases make it seem less.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    rate: float = 0.0
+    """Hints a second."""
+    _out: int = 0
+    _at: float | None = None
+
+    def seen(self, out: int) -> None:
+        """Take in how many are out."""
+        now = self.clock()
+        if self._at is not None and now > self._at:
+            elapsed_s = now - self._at
+            weight = elapsed_s / (elapsed_s + SMOOTH_S)
+            self.rate += weight * (max(0, self._out - out) / elapsed_s - self.rate)
+        self._out, self._at = out, now
+
+    def sent(self, count: int) -> None:
+        """Take in that so many more have gone out."""
+        self._out += count
+
+    def wait_s(self, most: int) -> float:
+        """Return the seconds until no more than `most` may be expected to be out; 0 if nobody knows."""
+        return max(0, self._out - most) / self.rate if self.rate > 1 else 0.0
 
 
 @dataclass(slots=True)

@@ -194,7 +194,10 @@ def test_overrides_are_checked_too() -> None:
     ("env", "expected"),
     [
         ({"OUTBOX_RELAY_POLL_MIN_S": "1"}, "relay.poll_min_s (1) must not be above relay.poll_max_s (0.02)"),
-        ({"OUTBOX_RELAY_BATCH": "5"}, "relay.ids_per_message (25) must not be above relay.batch (5)"),
+        (
+            {"OUTBOX_RELAY_BATCH": "5", "OUTBOX_RELAY_IDS_PER_MESSAGE": "6"},
+            "relay.ids_per_message (6) must not be above relay.batch (5)",
+        ),
         ({"OUTBOX_RELAY_REHINT_AFTER_S": "301"}, "must not be above relay.rehint_busy_after_s (300)"),
     ],
 )
@@ -261,3 +264,8 @@ def test_libpq_variables_serve_as_the_address(monkeypatch: pytest.MonkeyPatch) -
 def test_any_legal_schema_name_is_taken(name: str) -> None:
     """Spaces, quotes, percent signs, dots and letters of any script are legal in an identifier."""
     assert load(env={"OUTBOX_SCHEMA": name}).schema_name == name
+
+
+def test_a_small_batch_needs_no_other_setting() -> None:
+    """The default number of ids in a message is a limit only, and stands in no small batch's way."""
+    assert load(env={}, relay={"batch": 1}).relay.batch == 1

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from outbox.relaying import ReleasedHint
 from outbox_relay.messages import Message, Outcome, Settled, pack, per_message
-from outbox_relay.pacing import ASLEEP_S, PAUSE_MAX_S, REST_AFTER, REST_S, Polling, owe_again, pause_s, room
+from outbox_relay.pacing import (
+    ASLEEP_S,
+    PAUSE_MAX_S,
+    REST_AFTER,
+    REST_S,
+    Polling,
+    Taking,
+    owe_again,
+    pause_s,
+    refill_at,
+    room,
+)
 from outbox_relay.window import Window
 from outbox_schemas.hint import MAX_HINT_BYTES, MAX_HINT_JOBS, decode_hint, encode_hint
 from outbox_schemas.topology import broker_queue, queue_arguments
@@ -41,6 +52,12 @@ def test_packing_keeps_every_hint_once_and_in_order(count: int, most: int) -> No
 def test_only_a_large_batch_shares_messages(batch: int, most: int, expected: int) -> None:
     """A slow queue gets one job a message, so that every waiting consumer has a share of it."""
     assert per_message(batch, most) == expected
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0, 10), (400, 10), (4_000, 20), (50_000, 50)])
+def test_consumers_that_take_much_are_sent_fuller_messages(rate: float, expected: int) -> None:
+    """Who takes thousands a second gets what it takes in a few milliseconds in one message, up to the limit."""
+    assert per_message(640, 50, rate) == expected
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000), st.integers(1, 5000), st.integers(0, 5000))
@@ -74,6 +91,37 @@ class Clock:
     def __call__(self) -> float:
         """Return the time."""
         return self.now
+
+
+@pytest.mark.parametrize("rate", [100, 20_000])
+def test_taking_tells_when_there_will_be_room(rate: int) -> None:
+    """After a few looks at hints that are taken evenly, it knows the rate and when half of a runway will be free."""
+    clock = Clock()
+    taking, out = Taking(clock), 2000
+    taking.seen(out)
+    assert taking.wait_s(refill_at(2000)) == 0, "nothing is known yet"
+    for _ in range(50):
+        clock.now += 0.01
+        taking.seen(out - rate // 100)
+        taking.sent(rate // 100)
+    assert taking.rate == pytest.approx(rate, rel=0.01)
+    assert taking.wait_s(refill_at(2000)) == pytest.approx(1000 / rate, rel=0.01)
+    assert taking.wait_s(2000) == 0
+
+
+def test_taking_forgets_a_rate_that_has_ended() -> None:
+    """When nothing is taken any more it soon says that nobody knows."""
+    clock = Clock()
+    taking = Taking(clock)
+    for out in (2000, 1000, 1000):
+        clock.now += 0.05
+        taking.seen(out)
+    assert taking.rate > 1000
+    for _ in range(50):
+        clock.now += 0.02
+        taking.seen(1000)
+    assert taking.rate < 1
+    assert taking.wait_s(0) == 0
 
 
 def look(polling: Polling, clock: Clock, every_s: float, count: int, released: int) -> None:

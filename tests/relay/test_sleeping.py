@@ -30,8 +30,9 @@ class Sink:
         self.free = free
         self.sent: list[int] = []
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint]) -> None:
+    def publish(self, queue: str, hints: Sequence[ReleasedHint], rate: float = 0.0) -> None:
         """Count."""
+        del rate
         assert queue == "q"
         self.sent.append(len(hints))
 

@@ -115,9 +115,11 @@ class Publisher:
         """Messages without an outcome."""
         return self._window.outstanding
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint]) -> None:
-        """Send no more hints than `free`; the outcome of each follows by `outcomes`, exactly once."""
-        messages = pack(queue, hints, self._relay.ids_per_message)
+    def publish(self, queue: str, hints: Sequence[ReleasedHint], rate: float = 0.0) -> None:
+        """Send no more hints than `free`; the outcome of each follows by `outcomes`, exactly once. `rate`: how many the
+        queue's consumers take in a second, if that is known.
+        """
+        messages = pack(queue, hints, self._relay.ids_per_message, rate)
         self._window.admit(messages)
         self._inbox.extend(messages)
         if not self._post(self._drain):
