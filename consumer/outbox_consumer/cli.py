@@ -11,8 +11,9 @@ from typing import NoReturn
 import click
 
 from outbox.cli.output import is_json, json_option, load_settings
+from outbox.collecting import set_start_aside
 from outbox.logs import configure
-from outbox_consumer.process import run_consumer
+from outbox_consumer.process import make_consumer, serve
 
 __all__ = ["consume"]
 
@@ -34,7 +35,9 @@ def consume(handlers: tuple[str, ...], queues: tuple[str, ...], concurrency: int
         consumer={"queues": queues or None, "concurrency": concurrency},
     )
     configure(settings)
-    code = run_consumer(*handlers, settings=settings)
+    consumer = make_consumer(handlers, settings)
+    set_start_aside()
+    code = serve(consumer)
     if code:
         _leave(code)
     return code

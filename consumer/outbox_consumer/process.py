@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from outbox.settings import Settings, load
 from outbox.signals import counted_signals
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry, load_handlers
 
-__all__ = ["run_consumer"]
+if TYPE_CHECKING:
+    from outbox_consumer.runtime import Consumer
+
+__all__ = ["make_consumer", "run_consumer", "serve"]
 
 log = logging.getLogger("outbox.consumer")
 
@@ -36,14 +40,23 @@ def run_consumer(
         HandlerError: the handlers are declared wrongly.
         SettingsError: the settings are.
     """
+    return serve(make_consumer(handlers, settings), stop)
+
+
+def make_consumer(handlers: Sequence[AnyHandler | str], settings: Settings | None) -> Consumer:
+    """Return a consumer that has not started, with all that it needs loaded. Raises what `run_consumer` does."""
     # Only a running consumer needs the broker's client: a service may import handler classes without that extra.
     from outbox_consumer.runtime import Consumer  # noqa: PLC0415
 
     names = [item for item in handlers if isinstance(item, str)]
     instances = [item for item in handlers if not isinstance(item, str)]
     registry = load_handlers(names) if not instances else Registry([*instances, *_instances(names)])
+    return Consumer(settings or load(), registry)
+
+
+def serve(consumer: Consumer, stop: threading.Event | None = None) -> int:
+    """Start a consumer and see it through, as `run_consumer` does."""
     stop = stop or threading.Event()
-    consumer = Consumer(settings or load(), registry)
     with counted_signals() as requests:
         consumer.start()
         while not (stop.wait(_WATCH_S) or requests.count or consumer.died.is_set()):
