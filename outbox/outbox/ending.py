@@ -10,7 +10,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from outbox.leasing import Lease, uuid_array
+from outbox.arrays import uuid_array
+from outbox.leasing import Lease
 from outbox.link import Link
 from outbox.statements import Statements
 from outbox_schemas import Outcome
@@ -91,13 +92,16 @@ def outcomes(link: Link, leases: Sequence[Lease]) -> dict[UUID, Outcome]:
 
 
 def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: Sequence[object]) -> set[UUID]:
-    rows = link.run(
+    written = link.run_raw(
         statement,
+        tuple,
         job_ids=uuid_array([lease.job_id for lease in leases]),
         tokens=uuid_array([lease.token for lease in leases]),
         **columns,
     )
-    return {row.job_id for row in rows}
+    if len(written) == len(leases):  # each job is named once in the answer: so all of them were written
+        return {lease.job_id for lease in leases}
+    return {UUID(bytes=row[0]) for row in written}
 
 
 def _failure_columns(failures: Sequence[Failure]) -> dict[str, list[str | None]]:

@@ -8,7 +8,7 @@ connection away.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
+from outbox.arrays import know_arrays
 from outbox.forking import let_go_in_children
 from outbox.statements import Statements
 from outbox.urls import database_conninfo
@@ -130,20 +131,32 @@ class Link:
         """
         return self._once_more(lambda connection: self.statements.run(connection, statement, **parameters))
 
-    def run_raw(self, statement: str, make_row: Callable[[Sequence[Any]], Row], /, **parameters: Any) -> list[Row]:
+    def run_raw(self, statement: str, make_row: Callable[[Any], Row], /, **parameters: Any) -> list[Row]:
         """Run one statement as `run` does and return `make_row` of each row's values.
 
         For statements that return very many rows. A uuid comes as its 16 bytes and an instant as the whole number of
         microseconds since 2000, since making the usual objects of them takes longer than reading the row.
         """
+        return self._once_more(lambda connection: self._fetch(connection, statement, make_row, parameters, raw=True))
 
-        def execute(connection: psycopg.Connection[Any]) -> list[Row]:
-            with connection.cursor(row_factory=lambda _cursor: make_row, binary=True) as cursor:
+    def run_rows(self, statement: str, make_row: Callable[[Any], Row], /, **parameters: Any) -> list[Row]:
+        """Run one statement as `run` does and return `make_row` of each row's values, which are of the usual types."""
+        return self._once_more(lambda connection: self._fetch(connection, statement, make_row, parameters, raw=False))
+
+    def _fetch(
+        self,
+        connection: psycopg.Connection[Any],
+        statement: str,
+        make_row: Callable[[Any], Row],
+        parameters: dict[str, Any],
+        *,
+        raw: bool,
+    ) -> list[Row]:
+        with connection.cursor(row_factory=lambda _cursor: make_row, binary=True) as cursor:
+            if raw:
                 cursor.adapters.register_loader("uuid", ByteaBinaryLoader)
                 cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
-                return cursor.execute(self.statements.for_psycopg(statement), parameters).fetchall()
-
-        return self._once_more(execute)
+            return cursor.execute(self.statements.for_psycopg(statement), parameters).fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
@@ -161,6 +174,7 @@ class Link:
     def _open(self) -> psycopg.Connection[Any]:
         connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
         let_go_in_children(connection)
+        know_arrays(connection)
         if self._may_prepare and is_own_session(connection, self.statements):
             connection.prepare_threshold = _PREPARE_AFTER
         return connection

@@ -33,6 +33,7 @@ WITH able AS MATERIALIZED (
   FROM (SELECT d.id, d.lease_token, d.lease_started_at, d.lease_s FROM claimed AS d LIMIT (SELECT cardinality(CAST(:job_ids AS uuid[])))) AS c
   WHERE o.job_id = ANY (ARRAY[c.id])
 )
-SELECT c.id, c.tenant, c.kind, c.logical_key, c.version, c.queue, c.attempt_count, c.uncharged_attempts, c.max_attempts,
-  c.lease_token, c.run_at, c.deadline_at, c.created_at, c.correlation_id, c.payload::text AS payload_text, c.lease_s
+SELECT c.id, c.lease_token, c.lease_s, c.tenant, c.kind, c.logical_key, c.version, c.queue, c.attempt_count,
+  c.attempt_count - c.uncharged_attempts AS charged, c.max_attempts, c.run_at, c.deadline_at, c.created_at, c.correlation_id,
+  c.payload::text AS payload_text
 FROM claimed AS c
