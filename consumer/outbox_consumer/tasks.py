@@ -124,12 +124,14 @@ class LoopSlots:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
-    def _schedule(self) -> None:
+    def _schedule(self, *, here: bool = False) -> None:
+        """Have the loop start attempts; `here`: this is its own thread, which needs no waking."""
         with self._lock:
             if self._scheduled or not len(self._line):
                 return
             self._scheduled = True
-        self._call(self._fill)
+        with suppress(RuntimeError):  # the loop is closed
+            (self._loop.call_soon if here else self._loop.call_soon_threadsafe)(self._fill)
 
     def _fill(self) -> None:
         with self._lock:
@@ -182,7 +184,7 @@ class LoopSlots:
         """Let another task start attempts; this one starts no more."""
         self._starting = None
         if self._may_start():
-            self._schedule()
+            self._schedule(here=True)
 
     async def _see_through(
         self, task: asyncio.Task[None], entry: Entry, course: Coroutine[Any, Any, None], waited_for: Any
@@ -196,15 +198,19 @@ class LoopSlots:
         finally:
             self._tasks.pop(id(entry), None)
             self._ended(entry, error)
-            self._schedule()
+            self._schedule(here=True)
 
     async def _work(self, entry: Entry) -> None:
         if entry.job.is_lost:
             self._attempts.drop(entry, "the lease was lost before the start")
             return
         succeeded, result = await self._attempts.run_async(entry)
-        if succeeded:
-            await self._complete(entry, result)
+        if not succeeded:
+            return
+        if entry.handler.has_apply():
+            await asyncio.shield(self._loop.run_in_executor(self._appliers, self._attempts.succeed, entry, result))
+        else:
+            self._attempts.succeed(entry, result)
 
     def _ended(self, entry: Entry, error: BaseException | None) -> None:
         if isinstance(error, asyncio.CancelledError):  # beside its `apply`, which goes on and settles its end
@@ -214,12 +220,6 @@ class LoopSlots:
             log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=error)
         self._running -= 1
         self._on_free()
-
-    async def _complete(self, entry: Entry, result: Any) -> None:
-        if entry.handler.has_apply():
-            await asyncio.shield(self._loop.run_in_executor(self._appliers, self._attempts.succeed, entry, result))
-        else:
-            self._attempts.succeed(entry, result)
 
     def _cancel_task(self, key: int) -> None:
         task = self._tasks.get(key)
