@@ -64,7 +64,7 @@ class Governor:
         return self.capacity() > 0
 
     def _room(self, slots: Slots) -> int:
-        ahead = lookahead(slots.size, self._pace.seconds_per_job, 2 * self._batch)
+        ahead = lookahead(slots.size, self._pace.seconds_per_job, self._batch)
         room = slots.size + ahead - slots.load()
         return room if room >= ahead * _REFILL_AT else 0
 

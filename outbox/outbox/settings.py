@@ -93,7 +93,7 @@ class ConsumerSettings(_Section):
     """The queues that it works for, each once. Unset: those of the handlers' payload types. 1 to 100 names."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
     """Handlers that run at once. 1 to 1000."""
-    batch: Count = Field(default=300, ge=1, le=10_000)
+    batch: Count = Field(default=1000, ge=1, le=10_000)
     """Jobs claimed, heartbeated or completed by one statement, at most. 1 to 10000."""
     grace_s: Seconds = Field(default=30, ge=0, le=86_400)
     """Seconds that running jobs have to finish after SIGTERM. 0 to 86400."""

@@ -57,7 +57,7 @@ def test_stalled_slots_end_all_hope_within_a_few_looks() -> None:
     pace.seconds_per_job = 0.0001
     for _ in range(8):
         pace.stalled(2.0)
-    assert lookahead(1000, pace.seconds_per_job, 600) == 0
+    assert lookahead(1000, pace.seconds_per_job, 1000) == 0
 
 
 @pytest.mark.parametrize(
