@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outbox.relaying import ReleasedHint
+from outbox.relaying import Looker, ReleasedHint
 from outbox.waking import Wakeups
 from outbox_relay.bell import Bell
 from outbox_relay.counters import Counters
@@ -29,11 +29,12 @@ class Sink:
     def __init__(self, free: int = 1000) -> None:
         self.free = free
         self.sent: list[int] = []
+        self.rate = 0.0
 
     def publish(self, queue: str, hints: Sequence[ReleasedHint], rate: float = 0.0) -> None:
         """Count."""
-        del rate
         assert queue == "q"
+        self.rate = rate
         self.sent.append(len(hints))
 
     def outcomes(self) -> list[Settled]:
@@ -121,6 +122,23 @@ def test_a_busy_loop_does_not_ask(database, configure, submit, sleeper, eventual
     eventually(lambda: sleeper.loop.step() is not None and released(database) == configure().relay.runway)
     assert sleeper.loop.step() < ASLEEP_S
     assert asked(database) == 0
+
+
+def test_a_full_runway_costs_one_look_and_then_few(database, settings, submit, sleeper, monkeypatch) -> None:
+    """One look fills it in several batches; then the loop waits until there may be room, and tells the publisher how
+    fast hints are taken.
+    """
+    look, looks = Looker.look, []
+    monkeypatch.setattr(Looker, "look", lambda *args, **named: looks.append(1) or look(*args, **named))
+    submit(2500)
+    sleeper.loop.step()
+    assert (sleeper.sink.sent, len(looks)) == ([1000, 1000], 1)
+    sleeper.loop._taking["q"].rate = 40.0
+    assert sleeper.loop.step() == settings.relay.poll_max_s
+    database.rows("DELETE FROM {s}.outbox WHERE phase = 'released'")
+    sleeper.loop.step()
+    assert sleeper.sink.sent == [1000, 1000, 500]
+    assert sleeper.sink.rate > 1000
 
 
 def test_a_loop_without_a_broker_does_not_ask(database, sleeper) -> None:
