@@ -1,8 +1,7 @@
 """Python's search for reference cycles, set for processes that are ours alone.
 
 Relay and consumer make and drop thousands of objects a second that are in no cycle. The collector counts them all the
-same, and walks through everything that was ever imported, tens of milliseconds each time, while no thread runs: a sixth
-of a busy consumer's time.
+same, and walks through everything that was ever imported, each time while no thread runs.
 """
 
 from __future__ import annotations

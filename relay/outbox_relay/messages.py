@@ -17,7 +17,7 @@ __all__ = ["Message", "Outcome", "Settled", "pack", "per_message"]
 # wait.
 SPREAD = 64
 # But consumers that take thousands a second need no more than about so many messages a second: each costs the broker
-# and both sides as much as thirty ids do.
+# and both sides something, however few ids it holds.
 MESSAGES_A_SECOND = 200
 
 # A message's id is this process's random name and a number: it has to differ from every other, no more.
