@@ -1,4 +1,4 @@
-"""A statement for the single job: a function beside those of the first release, and nothing else."""
+"""A function for the single job beside those of the first release, and more room on the pages of `jobs`."""
 
 from collections.abc import Callable
 
