@@ -21,5 +21,6 @@ def set_start_aside() -> None:
     """
     gc.collect()
     gc.freeze()
-    _, older, oldest = gc.get_threshold()
-    gc.set_threshold(_YOUNGEST, older, oldest)
+    youngest, older, oldest = gc.get_threshold()
+    if 0 < youngest < _YOUNGEST:  # who loads handlers may have chosen otherwise
+        gc.set_threshold(_YOUNGEST, older, oldest)

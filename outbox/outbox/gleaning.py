@@ -8,7 +8,7 @@ from uuid import UUID
 
 from psycopg.errors import QueryCanceled
 
-from outbox.floors import BEGINNING, SLACK, Cadence, Place
+from outbox.floors import BEGINNING, LONGEST_PAUSE_S, SLACK, Cadence, Place
 from outbox.leasing import Ability
 from outbox.link import Link
 from outbox.relaying import release, stray_hints
@@ -18,15 +18,15 @@ __all__ = ["Gleaner"]
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # How far this machine's clock may be ahead of the database's, and a late commit behind it.
 _BEHIND = timedelta(seconds=10)
-# This looks for what has been left behind; beside an old snapshot it may stay there a little longer.
-_LONGEST_PAUSE_S = 10.0
+# A hint that led to nothing may stay so a little longer beside an old snapshot: others look for it, too.
+_STRAYS_PAUSE_S = 10.0
 
 
 class _Line:
     """One scan: where it begins, and when it begins at the beginning again."""
 
-    def __init__(self) -> None:
-        self.cadence = Cadence(longest_pause_s=_LONGEST_PAUSE_S)
+    def __init__(self, longest_pause_s: float = LONGEST_PAUSE_S) -> None:
+        self.cadence = Cadence(longest_pause_s=longest_pause_s)
         self.floor = BEGINNING
         self.dear = False
 
@@ -41,7 +41,7 @@ class Gleaner:
         self._abilities = abilities
         self._rehint_after_s = rehint_after_s
         self._owed: dict[str, _Line] = {}
-        self._strays = _Line()
+        self._strays = _Line(_STRAYS_PAUSE_S)
 
     def release(self, queue: str, *, batch: int, overdue_s: float = 0) -> list[UUID]:
         """Mark up to `batch` due hints of a queue released that the caller can run, and return their jobs in order.

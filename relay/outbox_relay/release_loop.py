@@ -20,7 +20,8 @@ from outbox.trouble import Trouble
 from outbox.waking import Wakeups
 from outbox_relay.counters import Counters
 from outbox_relay.messages import Outcome, Settled
-from outbox_relay.pacing import OweAgain, Polling, Taking, owe_again, refill_at, room
+from outbox_relay.pacing import OweAgain, Polling, owe_again
+from outbox_relay.runways import Runways
 
 __all__ = ["Publishing", "ReleaseLoop"]
 
@@ -29,8 +30,6 @@ __all__ = ["Publishing", "ReleaseLoop"]
 AWAY_S = 0.2
 # A wake-up doesn't say in which queue there is work: no more than so many are tried before the look that tells.
 FEW_QUEUES = 2
-# So many batches of one queue may follow each other before the next queue has its turn.
-BATCHES = 4
 
 
 class Publishing(Protocol):
@@ -98,8 +97,7 @@ class ReleaseLoop:
         # Queues that had work a moment ago, and how many hints more they may have out.
         self._lately: dict[str, int] = {}
         self._woken = False
-        # The queues that were due at the last look, and how fast each one's hints are taken.
-        self._taking: dict[str, Taking] = {}
+        self._runways = Runways(settings, lambda: publisher.free, self._release)
 
     def run(self) -> None:
         """Release and publish until `stop` is set."""
@@ -130,47 +128,32 @@ class ReleaseLoop:
         news = self._news.is_set()
         self._news.clear()
         look = self._looker.look(news=news or (woken and not at_once))
-        self._taking = {queue.name: self._taking.get(queue.name) or Taking() for queue in look.due}
-        released, more, full = 0, False, []
+        self._runways.seen(look.due)
+        released, elsewhere, more, full = 0, at_once, False, []
         for queue in self._in_turn(look.due):
-            taking = self._taking[queue.name]
-            taking.seen(queue.released)
-            got, left = self._release_some(queue)
-            released += got
-            if left == 0:
-                full.append(taking)
-            more = more or left is None
+            got = self._runways.top_up(queue)
+            released += got.released
+            more = more or got.left is None
+            if got.left == 0:
+                full.append(queue.name)
+            else:
+                elsewhere += got.released
             if len(self._lately) <= FEW_QUEUES or queue.name in self._lately:
-                self._lately[queue.name] = left or 0
+                self._lately[queue.name] = got.left or 0
         wait_s = self._polling.after(released + at_once, more=more, blocked=bool(full))
-        if full and not more:
-            return self._until_room(full, wait_s)
-        return wait_s if more else self._sleep(wait_s, look.next_s)
+        if more:
+            return wait_s
+        if full:
+            return self._until_room(full, wait_s, hurry=elsewhere > 0)
+        return self._sleep(wait_s, look.next_s)
 
-    def _release_some(self, queue: DueQueue) -> tuple[int, int | None]:
-        """Release what there is room for, in a few batches if need be: a look between two would count all that are out.
-        Return how many were, and for how many more there is room; None: more are due than these batches held.
-        """
-        runway, batch = self._settings.runway, self._settings.batch
-        asked = room(queue.released, runway=runway, batch=batch, free=self._publisher.free)
-        released = 0
-        for _ in range(BATCHES):
-            got = self._release(queue.name, asked) if asked else 0
-            released += got
-            if got < asked:
-                return released, asked - got
-            asked = max(0, min(runway - queue.released - released, batch, self._publisher.free))
-            if not asked:
-                return released, 0
-        return released, None
-
-    def _until_room(self, full: Sequence[Taking], wait_s: float) -> float:
+    def _until_room(self, full: Sequence[str], wait_s: float, *, hurry: bool) -> float:
         """Return how long to wait while hints are due that there is no room for: until there may be some, since each
-        look counts all that are out. Never for longer than between any two looks, for the sake of other queues.
+        look counts all that are out. No longer than between any two looks, for the sake of other queues, and not at all
+        longer (`hurry`) just after one of these had something.
         """
         self._leave_off()
-        soonest_s = min(taking.wait_s(refill_at(self._settings.runway)) for taking in full)
-        return min(max(wait_s, soonest_s), max(wait_s, self._settings.poll_max_s))
+        return wait_s if hurry else max(wait_s, min(self._runways.room_in_s(full), self._settings.poll_max_s))
 
     def _release_at_once(self) -> int:
         """After a wake-up, release what has come in a queue that had work lately, before the look at all of them."""
@@ -242,10 +225,7 @@ class ReleaseLoop:
         )
         if hints:
             hit(Barrier.RELAY_AFTER_RELEASE)
-            taking = self._taking.get(queue)
-            if taking is not None:
-                taking.sent(len(hints))
-            self._publisher.publish(queue, hints, taking.rate if taking is not None else 0.0)
+            self._publisher.publish(queue, hints, self._runways.sent(queue, len(hints)))
             self._counters.add("released", len(hints))
         return len(hints)
 

@@ -35,6 +35,15 @@ def test_the_start_is_set_aside_and_a_later_cycle_is_found() -> None:
     assert found.stdout.split() == ["True"] * 3
 
 
+@pytest.mark.parametrize("chosen", [0, 50_000])
+def test_what_a_handlers_module_has_chosen_stays(chosen: int) -> None:
+    """A collector that was turned off, or told to look less often still, is left so."""
+    told = f"import gc; from outbox.collecting import set_start_aside; gc.set_threshold({chosen}); set_start_aside()"
+    told += "; print(gc.get_threshold()[0])"
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert int(found.stdout) == chosen
+
+
 @pytest.mark.parametrize(
     ("module", "command", "work", "arguments"),
     [(outbox_relay.cli, "relay", "run", []), (outbox_consumer.cli, "consume", "serve", ["any"])],

@@ -17,6 +17,7 @@ from outbox_relay.messages import Settled
 from outbox_relay.pacing import ASLEEP_S
 from outbox_relay.release_loop import ReleaseLoop
 
+from .conftest import OtherNoop
 from .test_publishing import released
 
 
@@ -29,13 +30,16 @@ class Sink:
     def __init__(self, free: int = 1000) -> None:
         self.free = free
         self.sent: list[int] = []
+        self.others = 0
         self.rate = 0.0
 
     def publish(self, queue: str, hints: Sequence[ReleasedHint], rate: float = 0.0) -> None:
         """Count."""
-        assert queue == "q"
-        self.rate = rate
-        self.sent.append(len(hints))
+        if queue == "q":
+            self.rate = rate
+            self.sent.append(len(hints))
+        else:
+            self.others += len(hints)
 
     def outcomes(self) -> list[Settled]:
         """Return nothing: all is well."""
@@ -133,7 +137,7 @@ def test_a_full_runway_costs_one_look_and_then_few(database, settings, submit, s
     submit(2500)
     sleeper.loop.step()
     assert (sleeper.sink.sent, len(looks)) == ([1000, 1000], 1)
-    sleeper.loop._taking["q"].rate = 40.0
+    sleeper.loop._runways._taking["q"].rate = 40.0
     assert sleeper.loop.step() == settings.relay.poll_max_s
     database.rows("DELETE FROM {s}.outbox WHERE phase = 'released'")
     sleeper.loop.step()
@@ -172,3 +176,29 @@ def test_a_woken_loop_releases_first_where_there_was_work(submit, sleeper, event
 
 def _no_look(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError
+
+
+def test_a_queue_is_topped_up_when_half_its_runway_is_free(database, settings, submit, sleeper) -> None:
+    """Consumers that take little get one large release now and then, not a small one at every look."""
+    runway = settings.relay.runway
+    submit(2 * runway)
+    sleeper.loop.step()
+    assert sum(sleeper.sink.sent) == runway
+    taken = "DELETE FROM {s}.outbox WHERE job_id IN (SELECT job_id FROM {s}.outbox WHERE phase = 'released' LIMIT %s)"
+    database.rows(taken, runway // 2 - 1)
+    sleeper.loop.step()
+    assert sum(sleeper.sink.sent) == runway
+    database.rows(taken, 1)
+    sleeper.loop.step()
+    assert sum(sleeper.sink.sent) == runway + runway // 2
+
+
+def test_a_full_queue_slows_nobody_else_down(database, settings, submit, sleeper) -> None:
+    """While one queue's jobs wait for room, a trickle in another one is looked for as soon as ever."""
+    submit(settings.relay.runway + 10)
+    sleeper.loop.step()
+    sleeper.loop._runways._taking["q"].rate = 40.0
+    assert sleeper.loop.step() == settings.relay.poll_max_s
+    submit(1, OtherNoop)
+    assert sleeper.loop.step() == settings.relay.poll_min_s
+    assert sleeper.sink.others == 1

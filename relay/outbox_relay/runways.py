@@ -1,0 +1,82 @@
+"""The runways of the queues that have hints due: how much goes out in a round, and when there may be room again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from outbox.relaying import DueQueue
+from outbox.settings import RelaySettings
+from outbox_relay.pacing import Taking, refill_at, room
+
+__all__ = ["Runways", "ToppedUp"]
+
+# So many batches of one queue may follow each other before the next queue has its turn.
+BATCHES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ToppedUp:
+    """What one queue got in a round.
+
+    Attributes:
+        released: how many hints.
+        left: how many more there is room for; None: more are due than the batches held.
+    """
+
+    released: int
+    left: int | None
+
+
+class Runways:
+    """Tops up one queue after the other. For the release loop's thread.
+
+    Args:
+        settings: the relay's.
+        free: how many hints the publisher takes now.
+        release: releases and publishes up to so many of a queue, and returns how many.
+    """
+
+    def __init__(self, settings: RelaySettings, free: Callable[[], int], release: Callable[[str, int], int]) -> None:
+        self._settings = settings
+        self._free = free
+        self._release = release
+        self._taking: dict[str, Taking] = {}
+
+    def seen(self, due: Sequence[DueQueue]) -> None:
+        """Take in what a look has shown: the queues that have hints due, and how many of each are out."""
+        self._taking = {queue.name: self._taking.get(queue.name) or Taking() for queue in due}
+        for queue in due:
+            self._taking[queue.name].seen(queue.released)
+
+    def sent(self, queue: str, count: int) -> float:
+        """Take in that so many hints of a queue go out, and return how many its consumers take in a second (0: nobody
+        knows).
+        """
+        taking = self._taking.get(queue)
+        if taking is None:
+            return 0.0
+        taking.sent(count)
+        return taking.rate
+
+    def top_up(self, queue: DueQueue) -> ToppedUp:
+        """Release what there is room for, in a few batches if need be: a look between two would count all that are out.
+        Nothing while most of the runway is: then there will be room for many at once.
+        """
+        runway, batch = self._settings.runway, self._settings.batch
+        asked = room(queue.released, runway=runway, batch=batch, free=self._free())
+        released = 0
+        for _ in range(BATCHES):
+            if not asked:
+                return ToppedUp(released, 0)
+            got = self._release(queue.name, asked)
+            released += got
+            if got < asked:
+                return ToppedUp(released, asked - got)
+            asked = max(0, min(runway - queue.released - released, batch, self._free()))
+        return ToppedUp(released, None if asked else 0)
+
+    def room_in_s(self, full: Sequence[str]) -> float:
+        """Return the seconds until one of these queues, whose runways are full, may be topped up."""
+        most = refill_at(self._settings.runway)
+        return min(self._taking[queue].wait_s(most) for queue in full)
