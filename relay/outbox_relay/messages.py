@@ -55,16 +55,16 @@ class Settled:
     outcome: Outcome
 
 
-def per_message(batch: int, most: int, rate: float = 0.0) -> int:
-    """Return how many hints one message carries: 1 where few wait, up to `most` (and 100) under load. `rate`: how many
-    the queue's consumers are known to take in a second.
+def per_message(batch: int, most: int, together: int = 1) -> int:
+    """Return how many hints one message carries: 1 where few wait, up to `most` (and 100) under load; `together`, or
+    more, where so many may share one in any case.
     """
-    return max(1, min(max(batch // SPREAD, int(rate / MESSAGES_A_SECOND)), most, MAX_HINT_JOBS))
+    return max(1, min(max(batch // SPREAD, together), most, MAX_HINT_JOBS))
 
 
-def pack(queue: str, hints: Sequence[ReleasedHint], most: int, rate: float = 0.0) -> list[Message]:
+def pack(queue: str, hints: Sequence[ReleasedHint], most: int, together: int = 1) -> list[Message]:
     """Return the hints as messages, in their order. There are never more messages than hints."""
-    size = per_message(len(hints), most, rate)
+    size = per_message(len(hints), most, together)
     return [
         Message(f"{_PROCESS}-{next(_numbers):x}", queue, tuple(hints[start : start + size]))
         for start in range(0, len(hints), size)

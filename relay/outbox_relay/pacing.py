@@ -9,13 +9,18 @@ from dataclasses import dataclass
 
 from outbox.backoff import ceiling
 from outbox.relaying import ReleasedHint
-from outbox_relay.messages import Outcome, Settled
+from outbox_relay.messages import SPREAD, Outcome, Settled
 
-__all__ = ["OweAgain", "Polling", "Taking", "owe_again", "refill_at", "room"]
+__all__ = ["OweAgain", "Polling", "Taking", "owe_again", "refill_at", "room", "together"]
 
 # A queue whose consumers are busy is topped up in large steps: below this share of the runway, not at every
 # job taken.
 REFILL_BELOW = 0.5
+# Consumers that take thousands a second need no more than about so many messages a second: each costs the broker and
+# both sides as much as thirty ids do.
+MESSAGES_A_SECOND = 200
+# From this share of the runway on nobody waits for work.
+CROWDED = 0.25
 NACKED_BASE_S = 0.1
 RETURNED_BASE_S = 0.05
 PAUSE_MAX_S = 30.0
@@ -52,6 +57,23 @@ def refill_at(runway: int) -> int:
     return int(runway * REFILL_BELOW)
 
 
+def together(rate: float, out: int, runway: int) -> int:
+    """Return how many hints may share a message because consumers take so many. Pure.
+
+    One each while few are out: then consumers wait for work, and one must not get what several could do. Else what they
+    take in a few milliseconds; but a full runway is always as many messages as a large batch is, for there may be many
+    consumers that take little.
+
+    Args:
+        rate: how many hints all consumers of the queue take in a second.
+        out: how many hints are out and unclaimed.
+        runway: the limit on that number.
+    """
+    if out < runway * CROWDED:
+        return 1
+    return max(1, min(int(rate / MESSAGES_A_SECOND), runway // SPREAD))
+
+
 @dataclass(slots=True)
 class Taking:
     """How fast the consumers of a queue take its hints, from how many are out at each look. Pure but for the clock.
@@ -63,7 +85,8 @@ class Taking:
     clock: Callable[[], float] = time.monotonic
     rate: float = 0.0
     """Hints a second."""
-    _out: int = 0
+    out: int = 0
+    """How many are out by now, as far as this relay knows."""
     _at: float | None = None
 
     def seen(self, out: int) -> None:
@@ -72,16 +95,16 @@ class Taking:
         if self._at is not None and now > self._at:
             elapsed_s = now - self._at
             weight = elapsed_s / (elapsed_s + SMOOTH_S)
-            self.rate += weight * (max(0, self._out - out) / elapsed_s - self.rate)
-        self._out, self._at = out, now
+            self.rate += weight * (max(0, self.out - out) / elapsed_s - self.rate)
+        self.out, self._at = out, now
 
     def sent(self, count: int) -> None:
         """Take in that so many more have gone out."""
-        self._out += count
+        self.out += count
 
     def wait_s(self, most: int) -> float:
         """Return the seconds until no more than `most` may be expected to be out; 0 if nobody knows."""
-        return max(0, self._out - most) / self.rate if self.rate > 1 else 0.0
+        return max(0, self.out - most) / self.rate if self.rate > 1 else 0.0
 
 
 @dataclass(slots=True)

@@ -47,8 +47,8 @@ class Publishing(Protocol):
     def answering(self) -> bool:
         """Whether outcomes may be expected."""
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint], rate: float = 0.0) -> None:
-        """Send hints of a queue whose consumers take so many a second (0: nobody knows)."""
+    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1) -> None:
+        """Send hints, so many to a message however few they are."""
 
     def outcomes(self) -> list[Settled]:
         """Return what has been decided since the last call."""
@@ -225,7 +225,7 @@ class ReleaseLoop:
         )
         if hints:
             hit(Barrier.RELAY_AFTER_RELEASE)
-            self._publisher.publish(queue, hints, self._runways.sent(queue, len(hints)))
+            self._publisher.publish(queue, hints, self._runways.sends(queue, len(hints)))
             self._counters.add("released", len(hints))
         return len(hints)
 

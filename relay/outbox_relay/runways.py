@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from outbox.relaying import DueQueue
 from outbox.settings import RelaySettings
-from outbox_relay.pacing import Taking, refill_at, room
+from outbox_relay.pacing import Taking, refill_at, room, together
 
 __all__ = ["Runways", "ToppedUp"]
 
@@ -49,15 +49,14 @@ class Runways:
         for queue in due:
             self._taking[queue.name].seen(queue.released)
 
-    def sent(self, queue: str, count: int) -> float:
-        """Take in that so many hints of a queue go out, and return how many its consumers take in a second (0: nobody
-        knows).
-        """
+    def sends(self, queue: str, count: int) -> int:
+        """Take in that so many hints of a queue go out, and return how many may share a message in any case."""
         taking = self._taking.get(queue)
         if taking is None:
-            return 0.0
+            return 1
+        shared = together(taking.rate, taking.out, self._settings.runway)
         taking.sent(count)
-        return taking.rate
+        return shared
 
     def top_up(self, queue: DueQueue) -> ToppedUp:
         """Release what there is room for, in a few batches if need be: a look between two would count all that are out.

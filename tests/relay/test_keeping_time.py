@@ -30,7 +30,7 @@ class Cut:
     def __init__(self, hints: list[ReleasedHint]) -> None:
         self._left = [Settled(Message("m", "q", tuple(hints)), Outcome.CUT_OFF)]
 
-    def publish(self, queue: str, hints: Any, rate: float = 0.0) -> None:
+    def publish(self, queue: str, hints: Any, together: int = 1) -> None:
         """Take nothing."""
 
     def outcomes(self) -> list[Settled]:

@@ -22,6 +22,7 @@ from outbox_relay.pacing import (
     pause_s,
     refill_at,
     room,
+    together,
 )
 from outbox_relay.window import Window
 from outbox_schemas.hint import MAX_HINT_BYTES, MAX_HINT_JOBS, decode_hint, encode_hint
@@ -54,10 +55,15 @@ def test_only_a_large_batch_shares_messages(batch: int, most: int, expected: int
     assert per_message(batch, most) == expected
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(0, 10), (400, 10), (4_000, 20), (50_000, 50)])
-def test_consumers_that_take_much_are_sent_fuller_messages(rate: float, expected: int) -> None:
-    """Who takes thousands a second gets what it takes in a few milliseconds in one message, up to the limit."""
-    assert per_message(640, 50, rate) == expected
+@pytest.mark.parametrize(
+    ("rate", "out", "expected"), [(0, 2000, 1), (1_000, 1000, 5), (4_000, 500, 20), (4_000, 499, 1), (50_000, 1000, 31)]
+)
+def test_consumers_that_take_much_are_sent_fuller_messages(rate: float, out: int, expected: int) -> None:
+    """Who takes thousands a second gets what it takes in a few milliseconds in one message; but one job each while few
+    are out, and a full runway is always many messages.
+    """
+    assert together(rate, out, runway=2000) == expected
+    assert per_message(100, 25, together(rate, out, runway=2000)) == min(expected, 25)
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000), st.integers(1, 5000), st.integers(0, 5000))

@@ -115,11 +115,11 @@ class Publisher:
         """Messages without an outcome."""
         return self._window.outstanding
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint], rate: float = 0.0) -> None:
-        """Send no more hints than `free`; the outcome of each follows by `outcomes`, exactly once. `rate`: how many the
-        queue's consumers take in a second, if that is known.
+    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1) -> None:
+        """Send no more hints than `free`; the outcome of each follows by `outcomes`, exactly once. `together`: how many
+        may share a message, however few they are.
         """
-        messages = pack(queue, hints, self._relay.ids_per_message, rate)
+        messages = pack(queue, hints, self._relay.ids_per_message, together)
         self._window.admit(messages)
         self._inbox.extend(messages)
         if not self._post(self._drain):
