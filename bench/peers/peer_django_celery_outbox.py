@@ -19,12 +19,12 @@ import structlog
 from celery import Celery
 from django.conf import settings
 from django.core.management import call_command
-from django.db import connections, models, transaction
+from django.db import connections, transaction
 from django_celery_outbox import OutboxCelery
 from measure.contender import NO_EXTRA, Servers, chunks
 
 from peers import peer_celery
-from peers._shared import BUSINESS_MANY, InDatabase, Queues, Writer
+from peers._shared import BUSINESS_MANY, BUSINESS_ONE, InDatabase, Queues, Writer
 
 BATCH = 500
 IDLE_S = 0.1
@@ -75,27 +75,11 @@ if "BENCH_AMQP_URL" in os.environ:
 
 
 @cache
-def business() -> type[models.Model]:
-    """Return the ORM's business model; it can't be made before Django is set up."""
-
-    class Business(models.Model):  # type: ignore[misc]
-        id = models.BigIntegerField(primary_key=True)
-        note = models.TextField()
-
-        class Meta:
-            app_label = "bench"
-            db_table = "business"
-            managed = False
-
-    return Business
-
-
 class Submitter(Writer):
     """`send_task` on an `OutboxCelery` in `transaction.atomic`."""
 
     def __init__(self, url: str) -> None:
         set_up(url)
-        self.business = business()
 
     def close(self) -> None:
         """Disconnect."""
@@ -104,7 +88,8 @@ class Submitter(Writer):
     def one(self, number: int) -> None:
         """Commit business row and job."""
         with transaction.atomic():
-            self.business.objects.create(id=number, note=f"note {number}")
+            with connections["default"].cursor() as cursor:
+                cursor.execute(BUSINESS_ONE, (number, f"note {number}"))
             app.send_task(peer_celery.TASK, (number,))
 
     def many(self, numbers: Sequence[int]) -> None:
