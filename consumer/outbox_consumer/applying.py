@@ -56,28 +56,28 @@ class Applier:
         """
         backoff = Backoff(base_s=0.05, cap_s=1.0)
         until = time.monotonic() + entry.lease.lease_s
-        fresh = False
+        renewed = False
         while True:
             try:
-                if self._once(entry, result, fresh=fresh):
+                if self._once(entry, result):
                     return False
                 if self._committed(entry):
                     return True
                 entry.job.mark_lost("the lease is no longer held")
                 raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
             except sa.exc.DBAPIError as error:
-                if not fresh and lost_prepared(error.orig):
-                    fresh = True  # the tables have changed under a prepared statement, for example
+                if not renewed and lost_prepared(error.orig):
+                    # Tables have changed under what is prepared, for example: then they have in all sessions.
+                    renewed = True
+                    self._engine.dispose()
                     continue
                 if not _worth_another_try(error.orig, backoff.failures, until):
                     raise
             time.sleep(backoff.next_s())
 
-    def _once(self, entry: Entry, result: Any, *, fresh: bool) -> bool:
-        """Try once, in a new session if it must be `fresh`; False if the fence refused."""
+    def _once(self, entry: Entry, result: Any) -> bool:
+        """Try once; False if the fence refused."""
         with returned_clean(self._connection(entry)) as connection:
-            if fresh:
-                connection.invalidate()
             with connection.begin():
                 try:
                     passed = self._within(entry, result, connection)

@@ -110,6 +110,8 @@ def returned_clean(connection: sa.Connection) -> Iterator[sa.Connection]:
     next job would run under this one's role or settings.
     """
     with connection:
+        if connection.info.get(_UNCLEAN):  # user code has given it back by itself
+            connection.invalidate()
         try:
             yield connection
         finally:
@@ -168,30 +170,29 @@ def ended_by_itself(where: str) -> TransactionEndedError:
 class _Guard:
     """What holds for one guarded block. It keeps the driver's connection, so that no other one gets its identity."""
 
-    __slots__ = ("driver", "refused", "unclean", "where")
+    __slots__ = ("driver", "info", "refused", "where")
 
-    def __init__(self, driver: Any, where: str) -> None:
+    def __init__(self, driver: Any, info: dict[Any, Any], where: str) -> None:
         self.driver = driver
+        self.info = info
         self.where = where
         self.refused = False
-        self.unclean = False
 
 
 @contextmanager
 def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
     _watch(connection.dialect)
     driver = connection.connection.dbapi_connection
-    guard = _guards[id(driver)] = _Guard(driver, where)
+    # The dictionary itself: a connection that user code closes or invalidates gives it no more.
+    guard = _guards[id(driver)] = _Guard(driver, connection.info, where)
     try:
         yield
     finally:
-        del _guards[id(driver)]
-        if not connection.invalidated:
-            if guard.unclean:
-                connection.info[_UNCLEAN] = True
-            if guard.refused:
-                # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
-                connection.invalidate()
+        if _guards.get(id(driver)) is guard:  # unless user code has given it back, and another block has it now
+            del _guards[id(driver)]
+        if guard.refused and not (connection.closed or connection.invalidated):
+            # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
+            connection.invalidate()
 
 
 def _watch(dialect: Any) -> None:
@@ -240,7 +241,7 @@ def _unless_guarded(commit: Callable[[Any], None]) -> Callable[[Any], None]:
 def _check(guard: _Guard, statement: str, parameters: Any) -> None:
     ends, changes, several = _traits(statement) if len(statement) <= _REMEMBERED else _look_at(statement)
     if changes:
-        guard.unclean = True
+        guard.info[_UNCLEAN] = True
     if ends:
         raise RuntimeError(f"{guard.where} may not begin or end a transaction; use session.begin_nested() for a part")
     # With parameters the driver uses the extended protocol by itself.

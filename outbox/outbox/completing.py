@@ -41,7 +41,7 @@ _OK = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 def begin_completed(connection: sa.Connection, statements: Statements, lease: Lease) -> str | None:
     """Begin a transaction on the server that marks one job succeeded, and return the transaction's id. None: the lease
-    is lost, roll back.
+    is lost, and nothing was written.
 
     What follows in the transaction is behind the fence: from here on nobody else can end or claim the job until the
     commit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -154,24 +155,53 @@ def test_a_connection_that_kept_its_session_is_used_again(desk: Desk) -> None:
 
 
 def test_tables_that_change_under_a_prepared_statement_cost_no_attempt(desk: Desk) -> None:
-    """What was prepared for the old columns is refused by the server; the same attempt runs on in a new session."""
-    pids: list[int] = []
+    """What was prepared for the old columns is refused by the server; the same attempt runs on in a new session, and no
+    session that was there is met again.
+    """
+    sessions, slots = set[int](), 4
+    runs: list[str] = []
+    together = threading.Barrier(slots)
 
     def apply(session: Any, job: Any, _result: Any) -> None:
+        runs.append(job.logical_key)
+        if job.logical_key.startswith("warm"):  # each in a session of its own
+            together.wait(20)
         session.execute(sa.text("SELECT * FROM public.effects WHERE attempt = :attempt"), {"attempt": job.attempt})
-        pids.append(session.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
+        sessions.add(session.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
         write(session, job)
 
-    desk.start(handler(lambda *_: None, apply), concurrency=1)
-    desk.submit(*map(str, range(10)))
-    desk.done(10)
+    desk.start(handler(lambda *_: None, apply), concurrency=slots)
+    desk.submit(*(f"warm {number}" for number in range(8 * slots)))
+    desk.done(8 * slots)
+    assert len(sessions) == slots
+    before = sessions.copy()
     desk.database.rows("ALTER TABLE public.effects ADD COLUMN more text")
+    sessions.clear()
+    later = desk.submit(*(f"later {number}" for number in range(20)))
+    desk.done(8 * slots + 20)
+    assert {desk.outcomes(job_id)[0] for job_id in later} == {"succeeded"}
+    assert not sessions & before
+    assert len(runs) <= 8 * slots + 20 + slots
+    assert desk.database.count("SELECT 1 FROM public.effects") == 8 * slots + 20
+
+
+def test_a_connection_that_user_code_closes_masks_no_error_and_leaks_no_setting(desk: Desk) -> None:
+    """The attempt fails with the handler's own error, and the next job sees nothing of what was set."""
+    seen: list[str] = []
+
+    def apply(session: Any, job: Any, _result: Any) -> None:
+        seen.append(session.execute(sa.text("SELECT current_setting('app.tenant', true)")).scalar_one() or "")
+        if job.attempt == 1:
+            session.execute(sa.text("SET app.tenant = 'a'"))
+            session.connection().close()
+            raise LookupError("mine")
+
+    desk.start(handler(lambda *_: None, apply), concurrency=1)
     [job_id] = desk.submit("a")
-    desk.done(11)
-    assert desk.outcomes(job_id) == ["succeeded"]
-    assert pids[:-1] == pids[:1] * 10
-    assert pids[-1] != pids[0]
-    assert desk.database.count("SELECT 1 FROM public.effects") == 11
+    desk.done(1)
+    assert seen == [""] * 2
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert desk.database.value("SELECT error_code FROM {s}.attempts WHERE number = 1") == "LookupError"
 
 
 @pytest.mark.parametrize("where", ["apply", "transaction"])
