@@ -185,21 +185,22 @@ def test_tables_that_change_under_a_prepared_statement_cost_no_attempt(desk: Des
     assert desk.database.count("SELECT 1 FROM public.effects") == 8 * slots + 20
 
 
-def test_a_connection_that_user_code_closes_masks_no_error_and_leaks_no_setting(desk: Desk) -> None:
-    """The attempt fails with the handler's own error, and the next job sees nothing of what was set."""
-    seen: list[str] = []
+def test_a_connection_that_user_code_closes_masks_no_error_and_leaks_no_lock(desk: Desk) -> None:
+    """The attempt fails with the handler's own error, and the next one has nothing of its session's state."""
+    held: list[int] = []
+    own_locks = sa.text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
 
     def apply(session: Any, job: Any, _result: Any) -> None:
-        seen.append(session.execute(sa.text("SELECT current_setting('app.tenant', true)")).scalar_one() or "")
+        held.append(session.execute(own_locks).scalar_one())
         if job.attempt == 1:
-            session.execute(sa.text("SET app.tenant = 'a'"))
+            session.execute(sa.text("SELECT pg_advisory_lock(42)"))
             session.connection().close()
             raise LookupError("mine")
 
     desk.start(handler(lambda *_: None, apply), concurrency=1)
     [job_id] = desk.submit("a")
     desk.done(1)
-    assert seen == [""] * 2
+    assert held == [0, 0]
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
     assert desk.database.value("SELECT error_code FROM {s}.attempts WHERE number = 1") == "LookupError"
 
