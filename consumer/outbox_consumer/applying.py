@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from outbox import ending
 from outbox.backoff import Backoff
 from outbox.barriers import Barrier, hit
-from outbox.completing import begin_completed, commit_same, lost_prepared, roll_back
+from outbox.completing import begin_completed, commit_same
 from outbox.link import Link, is_connection_trouble, is_transient
 from outbox.logs import RateLimited
 from outbox.statements import Statements
@@ -56,7 +56,6 @@ class Applier:
         """
         backoff = Backoff(base_s=0.05, cap_s=1.0)
         until = time.monotonic() + entry.lease.lease_s
-        renewed = False
         while True:
             try:
                 if self._once(entry, result):
@@ -66,11 +65,6 @@ class Applier:
                 entry.job.mark_lost("the lease is no longer held")
                 raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
             except sa.exc.DBAPIError as error:
-                if not renewed and lost_prepared(error.orig):
-                    # Tables have changed under what is prepared, for example: then they have in all sessions.
-                    renewed = True
-                    self._engine.dispose()
-                    continue
                 if not _worth_another_try(error.orig, backoff.failures, until):
                     raise
             time.sleep(backoff.next_s())
@@ -79,24 +73,15 @@ class Applier:
         """Try once; False if the fence refused."""
         with returned_clean(self._connection(entry)) as connection:
             with connection.begin():
-                try:
-                    passed = self._within(entry, result, connection)
-                except BaseException:
-                    roll_back(connection)
-                    raise
-            if passed:
-                hit(Barrier.CONSUMER_AFTER_COMMIT)
-        return passed
-
-    def _within(self, entry: Entry, result: Any, connection: sa.Connection) -> bool:
-        mine = begin_completed(connection, self._statements, entry.lease)
-        if mine is None:
-            return False
-        hit(Barrier.CONSUMER_AFTER_FENCE)
-        with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(connection):
-            entry.handler.apply(session, entry.job, result)
-        hit(Barrier.CONSUMER_AFTER_APPLY)
-        self._commit(entry, connection, mine)
+                mine = begin_completed(connection, self._statements, entry.lease)
+                if mine is None:
+                    return False
+                hit(Barrier.CONSUMER_AFTER_FENCE)
+                with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(connection):
+                    entry.handler.apply(session, entry.job, result)
+                hit(Barrier.CONSUMER_AFTER_APPLY)
+                self._commit(entry, connection, mine)
+            hit(Barrier.CONSUMER_AFTER_COMMIT)
         return True
 
     def _commit(self, entry: Entry, connection: sa.Connection, mine: str) -> None:

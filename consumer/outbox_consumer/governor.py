@@ -26,6 +26,8 @@ _HOLD_S = 2.0
 _STALL_S = 2.0
 # The part of the work claimed ahead that must be gone before more is claimed; slots never wait for it.
 _REFILL_AT = 0.25
+# However fast jobs are: what is claimed must be kept alive by heartbeats, and handed back if the next jobs are slow.
+_MOST_AHEAD = 1000
 
 
 class Governor:
@@ -64,7 +66,7 @@ class Governor:
         return self.capacity() > 0
 
     def _room(self, slots: Slots) -> int:
-        ahead = lookahead(slots.size, self._pace.seconds_per_job, self._batch)
+        ahead = lookahead(slots.size, self._pace.seconds_per_job, min(self._batch, _MOST_AHEAD))
         room = slots.size + ahead - slots.load()
         return room if room >= ahead * _REFILL_AT else 0
 

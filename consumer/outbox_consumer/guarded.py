@@ -88,8 +88,8 @@ def _is_several(driver: Any, statement: str) -> bool:
     Its own parser can't be deceived by quotes, comments and function bodies. Several statements in one text are what
     its extended protocol refuses; a savepoint keeps the refusal from the transaction.
     """
-    if driver.info.transaction_status is not TransactionStatus.INTRANS:
-        return True  # after an error: nothing that would run now is worth the doubt
+    if driver.info.transaction_status is not TransactionStatus.INTRANS or driver.pgconn.pipeline_status:
+        return True  # after an error, nothing that would run now is worth the doubt; in a pipeline nobody answers yet
     with driver.transaction():
         result = driver.pgconn.prepare(b"", statement.encode(driver.info.encoding))
         several: bool = result.error_field(DiagnosticField.SQLSTATE) == _SYNTAX_ERROR
@@ -182,7 +182,7 @@ class _Guard:
 @contextmanager
 def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
     _watch(connection.dialect)
-    driver = connection.connection.dbapi_connection
+    driver: Any = connection.connection.dbapi_connection
     # The dictionary itself: a connection that user code closes or invalidates gives it no more.
     guard = _guards[id(driver)] = _Guard(driver, connection.info, where)
     try:
@@ -190,9 +190,11 @@ def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
     finally:
         if _guards.get(id(driver)) is guard:  # unless user code has given it back, and another block has it now
             del _guards[id(driver)]
-        if guard.refused and not (connection.closed or connection.invalidated):
+        if guard.refused:
             # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
-            connection.invalidate()
+            if not (connection.closed or connection.invalidated):
+                connection.invalidate()
+            driver.close()  # one that was detached would live on with them
 
 
 def _watch(dialect: Any) -> None:

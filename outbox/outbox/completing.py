@@ -2,14 +2,12 @@
 with a last check in another.
 
 The statement of the fence is large, and parsing and planning it takes longer than running it. So it is prepared where
-the session is known to be our own, and runs as it is where a pooler may stand in between. There the driver prepares
-what `apply` runs again and again, too.
+the session is known to be our own, and runs as it is where a pooler may stand in between.
 """
 
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -23,17 +21,14 @@ from outbox import ending
 from outbox.leasing import Lease
 from outbox.statements import Statements
 
-__all__ = ["begin_completed", "commit_same", "lost_prepared", "roll_back"]
+__all__ = ["begin_completed", "commit_same"]
 
-# Kept with the driver's connection: what enable_seqscan is there, or that nothing may be prepared. None: to be prepared
-# once more.
+# Kept with the driver's connection: what enable_seqscan is there, or that nothing may be prepared.
 _PREPARED = "outbox.prepared"
 _NOT_OURS = ""
 # What a server says that doesn't have the statement, has another one, or has tables that were changed since.
 _UNPREPARED = frozenset({"26000", "42P05", "0A000"})
 _DIVISION_BY_ZERO = "22012"
-# A statement of `apply` that has run so often is prepared; the driver's own default.
-_PREPARE_AFTER = 5
 # A function that an earlier job has called may have set what outlives its transaction.
 _CLEAN = "RESET SESSION AUTHORIZATION; RESET ALL"
 _OK = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
@@ -65,7 +60,8 @@ def begin_completed(connection: sa.Connection, statements: Statements, lease: Le
         except psycopg.Error as error:
             if error.sqlstate not in _UNPREPARED:
                 raise _given_up(connection, error, "complete_one") from error
-            _lost(connection)
+            connection.info[_PREPARED] = _NOT_OURS
+            driver.rollback()
         else:
             return result.get_value(0, 0).decode() if result.ntuples else None
     return ending.complete_within(connection, statements, lease)
@@ -91,31 +87,6 @@ def commit_same(connection: sa.Connection, statements: Statements, transaction_i
     return True
 
 
-def lost_prepared(error: BaseException | None) -> bool:
-    """Tell whether a driver's error may be about what is prepared, and not about what was asked for."""
-    return isinstance(error, psycopg.Error) and error.sqlstate in _UNPREPARED
-
-
-def roll_back(connection: sa.Connection) -> None:
-    """Roll the driver's transaction back, as far as the connection still can; SQLAlchemy's own finds nothing to send.
-
-    The driver itself would have the server forget all that is prepared.
-    """
-    if not (connection.closed or connection.invalidated):
-        with suppress(psycopg.Error):  # user code has closed it
-            _driver(connection).pgconn.exec_(b"ROLLBACK")
-
-
-def _lost(connection: sa.Connection) -> None:
-    """Take note that the session doesn't have what was prepared in it. That may be the driver's doing, which forgets
-    everything after a savepoint's rollback: then it prepares no more. Otherwise the session isn't ours alone.
-    """
-    driver = _driver(connection)
-    connection.info[_PREPARED] = _NOT_OURS if driver.prepare_threshold is None else None
-    driver.prepare_threshold = None
-    driver.rollback()
-
-
 def _prepare(connection: sa.Connection, statements: Statements) -> str:
     """Prepare on the server if the session is our own; return what enable_seqscan is there, or `_NOT_OURS`.
 
@@ -128,8 +99,6 @@ def _prepare(connection: sa.Connection, statements: Statements) -> str:
         if int(found.get_value(0, 0)) != driver.pgconn.backend_pid:
             return _NOT_OURS
         _send(driver, _preparation(statements).encode(driver.info.encoding))
-        if _PREPARED not in connection.info:
-            driver.prepare_threshold = _PREPARE_AFTER
         return str(found.get_value(0, 1).decode())
     except psycopg.Error as error:
         if error.sqlstate in _UNPREPARED:

@@ -10,7 +10,8 @@ What each isolation level gives when two transactions race on one key:
   the first rolled back.
 - REPEATABLE READ, SERIALIZABLE: the same, although this transaction's snapshot can't see the other's job: it is
   looked up on a separate, short-lived connection. Under SERIALIZABLE, PostgreSQL may end a transaction in a race with
-  SQLSTATE 40001 at any of its statements, this one and the commit included; run the whole transaction again then.
+  SQLSTATE 40001 at any of its statements, this one and the commit included; run the whole transaction again then,
+  and after `SubmissionUnresolved`.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
     Raises:
         InvalidSubmission: something is out of bounds; no SQL ran.
         LogicalKeyConflict: the key belongs to a job with another payload or version. The transaction stays healthy.
-        SubmissionUnresolved: the key is taken, but its job was deleted while we looked, again and again.
+        SubmissionUnresolved: the key is taken, but its job can't be seen, again and again: it was deleted while we
+            looked, or SERIALIZABLE hides it. Run the whole transaction again.
     """
     checked = Options.of(**options) if options else USUAL
     submission = submission_of(payload, checked)

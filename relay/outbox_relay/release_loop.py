@@ -28,6 +28,8 @@ __all__ = ["Publishing", "ReleaseLoop"]
 # How long the loop sleeps while nothing may be released; anything that the publisher has to say wakes it
 # earlier.
 AWAY_S = 0.2
+# While a runway is full, other queues are looked at this often.
+FULL_S = 0.02
 # A wake-up doesn't say in which queue there is work: no more than so many are tried before the look that tells.
 FEW_QUEUES = 2
 
@@ -149,11 +151,11 @@ class ReleaseLoop:
 
     def _until_room(self, full: Sequence[str], wait_s: float, *, hurry: bool) -> float:
         """Return how long to wait while hints are due that there is no room for: until there may be some, since each
-        look counts all that are out. No longer than between any two looks, for the sake of other queues, and not at all
-        longer (`hurry`) just after one of these had something.
+        look counts all that are out. But soon, for the sake of other queues, and sooner (`hurry`) just after one of
+        these had something.
         """
         self._leave_off()
-        return wait_s if hurry else max(wait_s, min(self._runways.room_in_s(full), self._settings.poll_max_s))
+        return wait_s if hurry else max(wait_s, min(self._runways.room_in_s(full), FULL_S, self._settings.poll_max_s))
 
     def _release_at_once(self) -> int:
         """After a wake-up, release what has come in a queue that had work lately, before the look at all of them."""
