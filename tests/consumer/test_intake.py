@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_consumer.connections import pool_sizes
+from outbox_consumer.governor import Governor
 from outbox_consumer.heart import beat_interval_s
 from outbox_consumer.intake import Hint, Inbox, Pace, lookahead, prefetch_for
 
@@ -126,3 +128,24 @@ def test_poke_wakes_the_waiter_and_is_not_lost_beforehand() -> None:
     waiter.join(10)
     assert not waiter.is_alive()
     assert time.monotonic() - before < 10
+
+
+class Idle:
+    """Slots in which nothing runs or waits."""
+
+    size = 8
+
+    def load(self) -> int:
+        """Return how many attempts run or wait."""
+        return 0
+
+
+def test_not_more_is_claimed_ahead_than_can_be_kept_alive() -> None:
+    """However large a batch may be and however fast the last jobs were, the next ones may be slow."""
+    pace = Pace()
+    pace.seconds_per_job = 1e-6
+    unused: Any = None
+    rest = {"inbox": unused, "ender": unused, "counters": unused, "receiver": None, "trouble": threading.Event()}
+    slots: Any = Idle()
+    assert Governor([slots], pace, batch=10_000, **rest).capacity() == 8 + 1000
+    assert Governor([slots], pace, batch=100, **rest).capacity() == 8 + 100
