@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -74,7 +73,6 @@ if "BENCH_AMQP_URL" in os.environ:
     configure(app, os.environ["BENCH_AMQP_URL"], f"{os.environ['BENCH_PREFIX']}.{NAME}")
 
 
-@cache
 class Submitter(Writer):
     """`send_task` on an `OutboxCelery` in `transaction.atomic`."""
 

@@ -110,7 +110,7 @@ def returned_clean(connection: sa.Connection) -> Iterator[sa.Connection]:
     next job would run under this one's role or settings.
     """
     with connection:
-        if connection.info.get(_UNCLEAN):  # user code has given it back by itself
+        while connection.info.get(_UNCLEAN):  # user code has given it back by itself
             connection.invalidate()
         try:
             yield connection
@@ -190,11 +190,8 @@ def _refusing_ends(connection: sa.Connection, where: str) -> Iterator[None]:
     finally:
         if _guards.get(id(driver)) is guard:  # unless user code has given it back, and another block has it now
             del _guards[id(driver)]
-        if guard.refused:
-            # SQLAlchemy takes the transaction for ended now and would return the connection with its locks.
-            if not (connection.closed or connection.invalidated):
-                connection.invalidate()
-            driver.close()  # one that was detached would live on with them
+        if guard.refused and not (connection.closed or connection.invalidated):
+            connection.invalidate()
 
 
 def _watch(dialect: Any) -> None:
@@ -234,6 +231,9 @@ def _unless_guarded(commit: Callable[[Any], None]) -> Callable[[Any], None]:
         guard = _guards.get(id(connection.dbapi_connection))
         if guard is not None:
             guard.refused = True
+            # SQLAlchemy takes the transaction for ended now: however user code lets go of the connection, it would go
+            # back to the pool, or live on detached, with the fence's locks and what was written.
+            guard.driver.close()
             raise RuntimeError(f"{guard.where} may not commit; the transaction commits when it returns")
         commit(connection)
 

@@ -16,9 +16,6 @@ __all__ = ["Message", "Outcome", "Settled", "pack", "per_message"]
 # A batch becomes at least about this many messages where it can, so that it spreads over the consumers that
 # wait.
 SPREAD = 64
-# But consumers that take thousands a second need no more than about so many messages a second: each costs the broker
-# and both sides something, however few ids it holds.
-MESSAGES_A_SECOND = 200
 
 # A message's id is this process's random name and a number: it has to differ from every other, no more.
 _PROCESS = token_hex(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -206,6 +207,27 @@ def test_a_commit_on_a_detached_connection_leaves_no_transaction_open(desk: Desk
     desk.done(1)
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
     assert desk.database.rows("SELECT attempt FROM public.effects") == [(2,)]
+
+
+def test_a_connection_that_is_closed_after_a_refused_commit_is_nobody_elses(desk: Desk) -> None:
+    """What its attempt has written is gone, though another attempt takes the next connection while it still runs."""
+    passed = threading.Event()
+
+    def apply(session: Any, job: Any, _result: Any) -> None:
+        write(session, job)
+        if job.logical_key == "a" and job.attempt == 1:
+            with session.connection() as connection, suppress(RuntimeError):
+                connection.commit()
+            desk.submit("b")
+            assert passed.wait(20)
+        elif job.logical_key == "b":
+            passed.set()
+
+    desk.start(handler(lambda *_: None, apply), concurrency=2, pool_size=3)
+    [job_id] = desk.submit("a")
+    desk.done(2)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert sorted(desk.database.rows("SELECT attempt FROM public.effects")) == [(1,), (2,)]
 
 
 def test_several_statements_in_a_pipeline_are_refused(desk: Desk) -> None:
