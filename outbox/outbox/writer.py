@@ -98,7 +98,7 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         SubmissionUnresolved: the key is taken, but its job can't be seen, again and again: it was deleted while we
             looked, or SERIALIZABLE hides it. Run the whole transaction again.
     """
-    checked = Options.of(**options) if options else USUAL
+    checked = _checked(options)
     submission = submission_of(payload, checked)
     return _write_one(_writable(target), submission, checked, statements_for(schema_of(target, schema)))
 
@@ -112,7 +112,7 @@ def enqueue_many(
     job. Conflicts and bounds are as in `enqueue`; when one payload is refused, nothing that this call had written is
     left, and the transaction stays healthy.
     """
-    checked = Options.of(**options) if options else USUAL
+    checked = _checked(options)
     submissions = submissions_of(payloads, checked)
     if not submissions:
         return []
@@ -127,7 +127,7 @@ async def enqueue_async(
     target: AsyncTarget, payload: Payload, *, schema: str | None = None, **options: Unpack[SubmitOptions]
 ) -> JobRef:
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
-    checked = Options.of(**options) if options else USUAL
+    checked = _checked(options)
     submission = submission_of(payload, checked)
     if isinstance(target, async_scoped_session):
         target = target()
@@ -160,6 +160,10 @@ def schema_of(target: Target, schema: str | None) -> str:
         return schema
     own = target.info.get(SCHEMA_KEY) if isinstance(target, Session | scoped_session) else None
     return str(own) if own else os.environ.get("OUTBOX_SCHEMA") or "outbox"
+
+
+def _checked(options: SubmitOptions) -> Options:
+    return Options.of(**options) if options else USUAL
 
 
 def _writable(target: Target) -> sa.Connection:

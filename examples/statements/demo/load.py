@@ -63,6 +63,10 @@ class Load:
         """Let it go on up to this many statements altogether, so that some are left for what comes later."""
         self._allowed = statements
 
+    def allow_more(self) -> None:
+        """Let it send one statement more than it may now."""
+        self._allowed += 1
+
     def done(self) -> bool:
         """Tell whether every request was answered; raises DemoError for one that was not accepted."""
         if self._outcome is None or not self._outcome.done():
