@@ -30,6 +30,8 @@ class Entry:
         commit_sent: our own COMMIT of `apply`'s transaction went out. A success on record without it is not ours: user
         code committed the fence by itself.
         lost: it has been counted as lost.
+        stalled: its marker had not moved for too long. That stands, whatever it says now.
+        told: the last marker that a heartbeat has stored.
     """
 
     claimed: Claimed
@@ -43,6 +45,8 @@ class Entry:
     completing: bool = False
     commit_sent: bool = False
     lost: bool = False
+    stalled: bool = False
+    told: str | None = None
 
     @property
     def lease(self) -> Lease:
@@ -52,6 +56,20 @@ class Entry:
     def overruns(self, now: float) -> bool:
         """Tell whether it has started and is past its handler's maximum runtime."""
         return self.started_at is not None and now - self.started_at > self.handler.max_runtime.total_seconds()
+
+    def stalls(self, now: float) -> bool:
+        """Tell whether its handler promised progress and makes none. It counts until the handler has returned."""
+        limit = self.handler.progress_deadline
+        if limit is None or self.started_at is None:
+            return False
+        if not (self.stalled or self.ending or self.completing):
+            self.stalled = now - max(self.started_at, self.job.marker[1]) > limit.total_seconds()
+        return self.stalled
+
+    def news(self) -> str | None:
+        """Return the attempt's marker if no heartbeat has stored it yet."""
+        marker = self.job.marker[0]
+        return None if marker == self.told else marker
 
 
 class LeaseBook:
@@ -94,11 +112,16 @@ class LeaseBook:
     def kept(self, now: float) -> list[Entry]:
         """Return the entries whose leases are to be extended, those included whose end is on its way.
 
-        Nothing past its maximum runtime is: user code that never leaves `handle`, a transaction or `apply` must not
-        keep its job for as long as this process lives. What such a one holds locked is safe from recovery all the same.
+        Nothing past its maximum runtime is, nor what makes no progress that it promised: user code that never leaves
+        `handle`, a transaction or `apply` must not keep its job for as long as this process lives. What such a one
+        holds locked is safe from recovery all the same.
         """
         with self._lock:
-            return [entry for entry in self._entries.values() if not (entry.lost or entry.overruns(now))]
+            return [
+                entry
+                for entry in self._entries.values()
+                if not (entry.lost or entry.overruns(now) or entry.stalls(now))
+            ]
 
     def lose(self, entry: Entry, reason: str) -> bool:
         """Tell the attempt that its lease is lost; return False if that is known and counted already."""
@@ -107,7 +130,9 @@ class LeaseBook:
         entry.job.mark_lost(reason)
         return first
 
-    def record_beats(self, asked: Sequence[Entry], beats: Sequence[Beat], asked_at: float) -> list[Entry]:
+    def record_beats(
+        self, asked: Sequence[Entry], beats: Sequence[Beat], asked_at: float, markers: Sequence[str | None] = ()
+    ) -> list[Entry]:
         """Extend the trust in what a heartbeat extended; return the entries that it found lost. Answers and entries
         pair by their places: this process may hold a lost and a current lease of the same job.
 
@@ -116,12 +141,14 @@ class LeaseBook:
         """
         lost: list[Entry] = []
         with self._lock:
-            for entry, beat in zip(asked, beats, strict=True):
+            for entry, beat, marker in zip(asked, beats, markers or [None] * len(asked), strict=True):
                 if entry.lease.token not in self._entries:
                     continue
                 if beat.extended:
                     entry.trusted_until = asked_at + entry.lease.lease_s
                     entry.job.trust_until(entry.trusted_until)
+                    if marker is not None:
+                        entry.told = marker
                 elif not (beat.owned or entry.ending or entry.completing):
                     lost.append(entry)
         return lost
@@ -139,10 +166,12 @@ class LeaseBook:
             ]
 
     def overrunning(self, now: float) -> list[Entry]:
-        """Return the started entries that are past their handler's maximum runtime. `apply` is not interrupted."""
+        """Return the started entries that are past their handler's maximum runtime, or make no progress. `apply` is not
+        interrupted.
+        """
         with self._lock:
             return [
                 entry
                 for entry in self._entries.values()
-                if entry.overruns(now) and not (entry.ending or entry.completing)
+                if (entry.overruns(now) or entry.stalls(now)) and not (entry.ending or entry.completing)
             ]

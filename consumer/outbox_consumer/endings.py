@@ -14,7 +14,7 @@ from outbox_consumer.failures import failure_of, is_terminal, least_wait_s
 from outbox_consumer.retry import plain
 from outbox_schemas import Outcome
 
-__all__ = ["COUNTERS", "OUTCOMES", "Ending", "How", "ending_for", "in_rounds", "overrun_ending"]
+__all__ = ["COUNTERS", "OUTCOMES", "Ending", "How", "ending_for", "in_rounds", "overrun_ending", "overrun_reason"]
 
 log = logging.getLogger("outbox.consumer")
 
@@ -67,16 +67,27 @@ def ending_for(entry: Entry, error: BaseException) -> Ending:
     return Ending(entry, How.RETRY, failure, _wait_s(entry, error))
 
 
-def overrun_ending(entry: Entry, reason: str) -> Ending:
-    """Decide what follows an attempt that ran too long, by the fields of its policy alone: this runs on a thread that
-    every lease of the process depends on, so no subclass's code may.
+def overrun_ending(entry: Entry, reason: str, code: str) -> Ending:
+    """Decide what follows an attempt that ran too long or came to a standstill, by the fields of its policy alone: this
+    runs on a thread that every lease of the process depends on, so no subclass's code may.
     """
     policy = plain(entry.handler.retry)
-    failure = failure_of(RetryableError(reason, code="max_runtime_exceeded"))
+    failure = failure_of(RetryableError(reason, code=code))
     charged = entry.claimed.charged
     if policy.exhausted(charged, entry.claimed.max_attempts):
         return Ending(entry, How.FAIL, failure)
     return Ending(entry, How.RETRY, failure, policy.wait_s(charged))
+
+
+def overrun_reason(entry: Entry, now: float) -> tuple[str, str]:
+    """Return why the watch ends an attempt, for people and as a code."""
+    if entry.overruns(now):
+        limit = entry.handler.max_runtime
+        return f"the attempt ran longer than the handler's max_runtime ({limit})", "max_runtime_exceeded"
+    marker = entry.job.marker[0]
+    said = "there was no marker" if marker is None else f"the last marker was {marker!r}"
+    limit_s = entry.handler.progress_deadline
+    return f"no progress within the handler's progress_deadline ({limit_s}); {said}", "progress_stalled"
 
 
 def _exhausted(entry: Entry) -> bool:

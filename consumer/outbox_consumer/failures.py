@@ -16,7 +16,7 @@ from outbox.ending import Failure
 from outbox.masking import mask
 from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError, is_code
 
-__all__ = ["MESSAGE_CHARACTERS", "TRACEBACK_CHARACTERS", "failure_of", "is_terminal", "least_wait_s"]
+__all__ = ["MESSAGE_CHARACTERS", "TRACEBACK_CHARACTERS", "failure_of", "is_terminal", "least_wait_s", "storable"]
 
 MESSAGE_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 8_000
@@ -60,12 +60,12 @@ def _code(error: BaseException, otherwise: str) -> str:
 
 
 def _type_name(error: BaseException) -> str:
-    return _storable(_guarded(lambda: type(error).__qualname__, None) or "Exception", _NAME_CHARACTERS)
+    return storable(_guarded(lambda: type(error).__qualname__, None) or "Exception", _NAME_CHARACTERS)
 
 
 def _message(error: BaseException) -> str:
     try:
-        return _storable(str(error), MESSAGE_CHARACTERS)
+        return storable(str(error), MESSAGE_CHARACTERS)
     except BaseException as inner:  # noqa: BLE001 - user code; even SystemExit must not leave here
         return f"<{_type_name(error)} whose text can't be read: {_type_name(inner)}>"
 
@@ -78,7 +78,7 @@ def _traceback(error: BaseException) -> str | None:
         before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if before is not None:
             lines.append(f"raised from {_type_name(before)}")
-        return _storable("\n".join(lines), TRACEBACK_CHARACTERS) or None
+        return storable("\n".join(lines), TRACEBACK_CHARACTERS) or None
     except BaseException:  # noqa: BLE001 - user code behind attributes
         return None
 
@@ -90,7 +90,8 @@ def _guarded(read: Callable[[], object], otherwise: object) -> object:
         return otherwise
 
 
-def _storable(text: object, limit: int) -> str:
+def storable(text: object, limit: int) -> str:
+    """Return a text as it may be stored: bounded, masked, and without what PostgreSQL or a terminal can't bear."""
     # `str.__getitem__` and its like: a subclass of str may have ideas of its own.
     plain = str.__str__(text) if isinstance(text, str) else ""
     size = len(plain)

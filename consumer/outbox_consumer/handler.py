@@ -34,6 +34,8 @@ class BaseHandler(Generic[P]):
         max_runtime: a handler that is still running after this loses its job, heartbeat or not. A thread can't be
             ended from outside: it keeps its slot until it returns, while the job goes on elsewhere. An open
             `job.transaction()` or `apply` is not interrupted; the job goes on elsewhere once the server has ended it.
+        progress_deadline: if set, `handle` must call `job.progress(marker)` with another marker than the last within
+            each such time, or its attempt ends as `progress_stalled`, heartbeat or not. 1 s to `max_runtime`.
         versions: the payload versions that this class can read; default: the payload class's own. Others are left to
         other consumers.
         handler_version: what the history shows; raise it with each change of meaning.
@@ -43,6 +45,7 @@ class BaseHandler(Generic[P]):
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     lease: ClassVar[timedelta] = timedelta(minutes=1)
     max_runtime: ClassVar[timedelta] = timedelta(hours=6)
+    progress_deadline: ClassVar[timedelta | None] = None
     versions: ClassVar[Collection[int]] = ()
     handler_version: ClassVar[str] = "1"
     abstract: ClassVar[bool] = False
@@ -76,6 +79,8 @@ class BaseHandler(Generic[P]):
         cls._check_handle()
         if cls.max_runtime < cls.lease:
             raise HandlerError(f"{name}.max_runtime must be at least its lease ({cls.lease})")
+        if cls.progress_deadline is not None and not _SHORTEST_LEASE <= cls.progress_deadline <= cls.max_runtime:
+            raise HandlerError(f"{name}.progress_deadline must be from 1 second to its max_runtime ({cls.max_runtime})")
         if not all(_is_whole(version) and version >= 1 for version in cls.versions):
             raise HandlerError(f"{name}.versions must be whole numbers from 1")
         if not cls.handler_version.isprintable() or not 1 <= len(cls.handler_version) <= 100:
@@ -83,10 +88,16 @@ class BaseHandler(Generic[P]):
 
     @classmethod
     def _check_types(cls) -> None:
-        wanted: tuple[tuple[str, object, type[Any], str], ...] = (
+        wanted: tuple[tuple[str, object, Any, str], ...] = (
             ("retry", cls.retry, RetryPolicy, "a RetryPolicy, for example RetryPolicy(max_attempts=5)"),
             ("lease", cls.lease, timedelta, "a timedelta, for example timedelta(seconds=60)"),
             ("max_runtime", cls.max_runtime, timedelta, "a timedelta, for example timedelta(hours=1)"),
+            (
+                "progress_deadline",
+                cls.progress_deadline,
+                timedelta | None,
+                "a timedelta or None, for example timedelta(minutes=5)",
+            ),
             ("versions", cls.versions, Collection, "a collection of whole numbers, for example (1, 2)"),
             ("handler_version", cls.handler_version, str, 'a text, for example "2"'),
         )

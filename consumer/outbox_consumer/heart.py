@@ -18,6 +18,8 @@ from outbox.leasing import heartbeat
 from outbox.link import Link
 from outbox.trouble import Trouble
 from outbox_consumer.book import Entry, LeaseBook
+from outbox_consumer.failures import storable
+from outbox_consumer.job import MARKER_CHARACTERS
 
 __all__ = ["Heart", "Watch", "beat_interval_s"]
 
@@ -78,14 +80,16 @@ class Heart:
     def _beat_chunk(self, entries: Sequence[Entry]) -> None:
         hit(Barrier.CONSUMER_BEFORE_HEARTBEAT)
         asked_at = time.monotonic()
-        beats = heartbeat(self._link, [entry.lease for entry in entries])
-        for entry in self._book.record_beats(entries, beats, asked_at):
+        markers = [entry.news() for entry in entries]
+        stored = [None if marker is None else storable(marker, MARKER_CHARACTERS) for marker in markers]
+        beats = heartbeat(self._link, [entry.lease for entry in entries], stored)
+        for entry in self._book.record_beats(entries, beats, asked_at, markers):
             self._on_lost(entry, "another transition ended the lease")
 
 
 class Watch:
     """The body of the watching loop: what the local clock alone decides. `on_overrun` is told of attempts past their
-    maximum runtime, `on_lost` of leases that no heartbeat extended in time.
+    maximum runtime or without progress, `on_lost` of leases that no heartbeat extended in time.
     """
 
     def __init__(

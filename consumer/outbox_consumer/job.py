@@ -21,9 +21,10 @@ from outbox_schemas import LeaseLost, PayloadError
 from outbox_schemas.exactness import check_exact
 from outbox_schemas.names import check_name
 
-__all__ = ["Job", "Lost"]
+__all__ = ["MARKER_CHARACTERS", "Job", "Lost"]
 
 _CHECKPOINT_BYTES = 64 * 1024
+MARKER_CHARACTERS = 200
 # One for all jobs: it is held for an instant, and rarely. A lock of each job's own would cost every one of them.
 _rare = threading.Lock()
 
@@ -46,6 +47,9 @@ class Job:
         lost: set when the lease is lost: stop, nothing you write counts any more.
         tenant, kind, logical_key, version, queue, run_at, deadline_at, created_at, correlation_id: as submitted.
     """
+
+    # On the class: most attempts never say anything.
+    _progress: tuple[str | None, float] = (None, 0.0)
 
     def __init__(self, claimed: Claimed, *, trusted_until: float, engine: sa.Engine, statements: Statements) -> None:
         self.id: UUID = claimed.lease.job_id
@@ -98,6 +102,27 @@ class Job:
         if self._is_lost or time.monotonic() > self._trusted_until:
             self.mark_lost(self._reason)
             raise LeaseLost(self.id, self.attempt, self._reason)
+
+    def progress(self, marker: str) -> None:
+        """Tell how far the work has come, "page 12 of 80": for people who look, and for a `progress_deadline`.
+
+        Costs next to nothing, also in a tight loop: the latest marker is stored with the next heartbeat. Its first 200
+        characters count; the same marker again is no progress. Never raises but for a marker that is no text.
+
+        Raises:
+            TypeError: the marker is not a str.
+        """
+        if not isinstance(marker, str):
+            raise TypeError(f"job.progress() takes a text, not {type(marker).__name__}; try str(marker)")
+        # Past a subclass's own ways: it is read on a thread that every lease depends on.
+        text = str.__getitem__(marker, slice(MARKER_CHARACTERS))
+        if text != self._progress[0]:
+            self._progress = (text, time.monotonic())
+
+    @property
+    def marker(self) -> tuple[str | None, float]:
+        """The latest marker, and when it became another one, on the monotonic clock. For the runtime."""
+        return self._progress
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:

@@ -21,7 +21,7 @@ from outbox_consumer.claiming import Claimer
 from outbox_consumer.connections import Connections
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
-from outbox_consumer.endings import Ending, How, overrun_ending
+from outbox_consumer.endings import Ending, How, overrun_ending, overrun_reason
 from outbox_consumer.governor import Governor
 from outbox_consumer.handler import AsyncHandler
 from outbox_consumer.heart import Heart, Watch
@@ -260,8 +260,8 @@ class Consumer:
             self._ender.put([Ending(entry, How.HAND_BACK) for entry in slots.take_back()])
 
     def _overrun(self, entry: Entry) -> None:
-        reason = f"the attempt ran longer than the handler's max_runtime ({entry.handler.max_runtime})"
-        self._ender.put([overrun_ending(entry, reason)])
+        reason, code = overrun_reason(entry, time.monotonic())
+        self._ender.put([overrun_ending(entry, reason, code)])
         entry.job.mark_lost(reason)
         self._cancel(entry)
 

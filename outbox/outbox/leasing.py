@@ -166,15 +166,16 @@ def own_claims(link: Link, job_ids: Sequence[UUID], worker: Worker) -> list[Leas
     return [Lease(row.id, row.lease_token, 0.0) for row in rows]
 
 
-def heartbeat(link: Link, leases: Sequence[Lease]) -> list[Beat]:
-    """Extend all leases that are still owned, in one statement. Answers come in the order of the leases: two of them
-    may belong to one job.
+def heartbeat(link: Link, leases: Sequence[Lease], markers: Sequence[str | None] | None = None) -> list[Beat]:
+    """Extend all leases that are still owned, in one statement, and keep with each what its handler says of its
+    progress; None leaves it as it was. Answers come in the order of the leases: two of them may belong to one job.
     """
     rows = link.run(
         "heartbeat",
         job_ids=uuid_array([lease.job_id for lease in leases]),
         tokens=uuid_array([lease.token for lease in leases]),
         leases_s=[lease.lease_s for lease in leases],
+        markers=[None] * len(leases) if markers is None else list(markers),
     )
     return [Beat(row.job_id, row.extended, row.owned) for row in rows]
 

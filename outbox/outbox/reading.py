@@ -130,6 +130,7 @@ def _job_view(row: Any) -> JobView:
             release_count=row.release_count,
             lease_expires_at=row.lease_expires_at,
             last_error=row.owed_error,
+            progress=row.progress,
         )
     return JobView(**fields)
 

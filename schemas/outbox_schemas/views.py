@@ -44,7 +44,7 @@ class OwedView(_View):
     """The outbox row of a job that has not ended.
 
     `due_at` is the next instant at which this row wants attention: the hint's due time while owed, the re-hint's
-    while released.
+    while released. `progress` is the marker that the running attempt, or the last one, gave with its latest heartbeat.
     """
 
     phase: Phase
@@ -53,6 +53,7 @@ class OwedView(_View):
     release_count: int
     lease_expires_at: datetime | None
     last_error: str | None
+    progress: str | None = None
 
 
 class AttemptView(_View):

@@ -24,7 +24,7 @@ def entry(trusted_until: float = 100.0, lease_s: float = 60.0) -> Entry:
     claimed = Claimed(lease, "t", "k", "key", 1, "q", 1, 1, 3, LONG_AGO, None, LONG_AGO, None, "{}")
     nothing: Any = None
     job = Job(claimed, trusted_until=trusted_until, engine=nothing, statements=nothing)
-    runs: Any = SimpleNamespace(max_runtime=timedelta(seconds=10))
+    runs: Any = SimpleNamespace(max_runtime=timedelta(seconds=10), progress_deadline=None)
     return Entry(claimed, runs, job, taken_at=0.0, trusted_until=trusted_until)
 
 

@@ -93,7 +93,7 @@ def async_handler(
 
 
 def _declared(declared: dict[str, Any]) -> dict[str, Any]:
-    durations = {"lease", "max_runtime"}
+    durations = {"lease", "max_runtime", "progress_deadline"}
     return {"retry": NOW} | {
         name: timedelta(seconds=value) if name in durations else value for name, value in declared.items()
     }

@@ -130,6 +130,8 @@ def _job_lines(job: JobView, attempts: list[AttemptView], now: datetime) -> Iter
         "first error": _error_line(job.first_error),
         "last error": _error_line(job.last_error),
     }
+    if job.owed is not None and job.owed.progress is not None:
+        facts["progress"] = job.owed.progress
     if job.cancel_requested_by is not None:
         facts["cancelled"] = f"by {job.cancel_requested_by}: {job.cancel_reason}"
     for name, value in facts.items():

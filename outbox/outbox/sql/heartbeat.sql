@@ -1,21 +1,23 @@
 -- Purpose: extend the leases that their tokens still own, and say for each, in the order given, whether it is still owned. One process may
---   hold two leases of one job, a lost one and the current: token and job together tell them apart.
+--   hold two leases of one job, a lost one and the current: token and job together tell them apart. What a handler says of its progress
+--   travels along: a statement of its own would cost one.
 -- Transition: none
--- Parameters: job_ids, tokens, leases_s
+-- Parameters: job_ids, tokens, leases_s, markers (each the latest of its attempt, or NULL: as before)
 -- Locks: outbox rows in id order, NO KEY UPDATE, SKIP LOCKED: a row that its own completion holds needs no beat, and one under
 --   job.transaction() (KEY SHARE) can still be extended. Index: primary key; no indexed column changes, so it stays heap-only.
 WITH named AS MATERIALIZED (
-  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:leases_s AS float8[]))
-    WITH ORDINALITY AS b(job_id, token, lease_s, place)
+  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:leases_s AS float8[]), CAST(:markers AS text[]))
+    WITH ORDINALITY AS b(job_id, token, lease_s, marker, place)
 ), mine AS MATERIALIZED (
-  SELECT o.job_id, b.lease_s FROM {schema}.outbox AS o JOIN named AS b ON b.job_id = o.job_id AND b.token = o.lease_token
+  SELECT o.job_id, b.lease_s, b.marker FROM {schema}.outbox AS o JOIN named AS b ON b.job_id = o.job_id AND b.token = o.lease_token
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
   ORDER BY o.job_id FOR NO KEY UPDATE OF o SKIP LOCKED
 ), given AS MATERIALIZED (
-  SELECT array_agg(m.job_id) AS ids, array_agg(m.lease_s) AS leases_s FROM mine AS m
+  SELECT array_agg(m.job_id) AS ids, array_agg(m.lease_s) AS leases_s, array_agg(m.marker) AS markers FROM mine AS m
 ), beaten AS (
   UPDATE {schema}.outbox AS o
-  SET lease_expires_at = (SELECT {schema}.clock() + make_interval(secs => g.leases_s[array_position(g.ids, o.job_id)]) FROM given AS g)
+  SET lease_expires_at = (SELECT {schema}.clock() + make_interval(secs => g.leases_s[array_position(g.ids, o.job_id)]) FROM given AS g),
+    progress = coalesce((SELECT g.markers[array_position(g.ids, o.job_id)] FROM given AS g), o.progress)
   WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m))
   RETURNING o.job_id, o.lease_token
 )

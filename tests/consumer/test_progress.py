@@ -1,0 +1,196 @@
+"""What a handler says of its progress: where it can be read, what it keeps alive, and what silence costs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from outbox_consumer import Handler
+from outbox_consumer.endings import overrun_reason
+from outbox_consumer.job import MARKER_CHARACTERS
+from outbox_schemas import HandlerError, LeaseLost
+from support.consuming import AsyncTask, Desk, RunningConsumer, Task, async_handler, handler
+from support.invariants import check_invariants
+from support.jobs import look
+from support.waiting import until
+
+HOSTILE = "page \x00 7 \ud800 \x1b[31m" + "é" * 500
+
+
+def stored(desk: Desk, job_id: UUID) -> str | None:
+    """Return the marker that is on record for a job that has not ended."""
+    owed = look(desk.database, job_id).owed
+    return owed.progress if owed is not None else None
+
+
+def let_silence_pass(running: RunningConsumer, seconds: float) -> None:
+    """Have the attempts that run have been silent for longer, as seen by the watch."""
+    for entry in running.consumer._book.entries():
+        if entry.started_at is not None:
+            marker, moved_at = entry.job.marker
+            entry.job._progress = (marker, moved_at - seconds)
+            entry.started_at -= seconds
+
+
+def test_marker_travels_with_the_heartbeat_and_stays_until_the_next_claim(desk: Desk) -> None:
+    """The latest marker is on record while the attempt runs; the next attempt starts without one."""
+    gate, second = desk.gate(), desk.gate()
+
+    def handle(job: Any, payload: Any) -> None:
+        if job.attempt == 1:
+            for number in range(1000):
+                job.progress(f"page {number}")
+            gate.wait(job)
+            raise ValueError
+        second.wait(job)
+
+    desk.start(handler(handle), heartbeat_s=0.1)
+    [job_id] = desk.submit("a")
+    until(lambda: stored(desk, job_id) == "page 999")
+    gate.open()
+    second.holds(1)
+    assert stored(desk, job_id) is None
+    second.open()
+    desk.done(1)
+
+
+def test_any_text_can_be_a_marker(desk: Desk) -> None:
+    """A marker is cut, and what PostgreSQL or a terminal can't bear is replaced; what is no text is refused."""
+    gate = desk.gate()
+
+    def handle(job: Any, payload: Any) -> None:
+        with pytest.raises(TypeError, match="not int"):
+            job.progress(7)
+        job.progress(HOSTILE)
+        gate.wait(job)
+
+    desk.start(handler(handle), heartbeat_s=0.1)
+    [job_id, *_] = desk.submit("a", "b")
+    found = until(lambda: stored(desk, job_id))
+    assert found.startswith("page \N{REPLACEMENT CHARACTER} 7 \N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER}[31mé")
+    assert len(found) == MARKER_CHARACTERS
+    gate.open()
+    desk.done(2)
+
+
+def test_standstill_loses_the_job_and_is_told(desk: Desk) -> None:
+    """A live handler whose marker stays the same is ended with a code of its own, hears of it, and the job goes on."""
+    told: list[str] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        if job.attempt == 2:
+            return
+        while not job.lost.wait(0.01):
+            job.progress("page 3")
+        with pytest.raises(LeaseLost, match="no progress") as caught:
+            job.check()
+        told.append(caught.value.reason)
+
+    running = desk.start(handler(handle, lease=30, progress_deadline=20))
+    [job_id] = desk.submit("a")
+    until(lambda: [entry for entry in running.consumer._book.entries() if entry.job.marker[0]])
+    let_silence_pass(running, 21)
+    desk.done(1)
+    until(lambda: told)
+    assert "'page 3'" in told[0]
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert desk.last_error(job_id)[:2] == ("retryable", "progress_stalled")
+    assert check_invariants(desk.database) == []
+
+
+def test_async_standstill_is_cancelled(desk: Desk) -> None:
+    """An async handler that makes no progress is cancelled, so its slot is free for the next attempt."""
+
+    async def handle(job: Any, payload: Any) -> None:
+        if job.attempt == 1:
+            job.progress("started")
+            await asyncio.sleep(300)
+
+    running = desk.start(async_handler(handle, progress_deadline=20), concurrency=1)
+    [job_id] = desk.submit("a", payload=AsyncTask)
+    until(lambda: [entry for entry in running.consumer._book.entries() if entry.job.marker[0]])
+    let_silence_pass(running, 21)
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+
+
+def test_marker_that_moves_keeps_the_lease(desk: Desk) -> None:
+    """However long the attempt runs, each new marker starts the deadline anew."""
+
+    def handle(job: Any, payload: Any) -> None:
+        until_ = time.monotonic() + 2.5
+        while time.monotonic() < until_:
+            job.progress(str(time.monotonic()))
+            job.check()
+
+    desk.start(handler(handle, lease=1, progress_deadline=1, max_runtime=60))
+    [job_id] = desk.submit("a")
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["succeeded"]
+
+
+def test_standing_lease_is_not_renewed(desk: Desk) -> None:
+    """Even where the end can't be written, no heartbeat extends the lease of an attempt that stands still."""
+    gate = desk.gate()
+
+    def handle(job: Any, payload: Any) -> None:
+        if job.attempt == 1:
+            with job.transaction():
+                gate.wait(job)
+
+    running = desk.start(handler(handle, lease=3, progress_deadline=2), heartbeat_s=0.3)
+    desk.submit("a")
+    gate.holds(1)
+    let_silence_pass(running, 3)
+    expired = "outbox WHERE phase = 'leased' AND lease_expires_at < {s}.clock() - interval '0.5 seconds'"
+    until(lambda: desk.database.count(expired) == 1, within_s=30)
+    gate.open()
+    desk.done(1)
+
+
+def test_time_in_apply_is_no_standstill(desk: Desk) -> None:
+    """The promise ends when `handle` returns: `apply` has no marker to move."""
+    gate = desk.gate()
+    running = desk.start(handler(lambda *_: "done", lambda _session, job, _result: gate.wait(job), progress_deadline=2))
+    [job_id] = desk.submit("a")
+    gate.holds(1)
+    let_silence_pass(running, 3)
+    entry = running.consumer._book.entries()[0]
+    assert not entry.stalls(time.monotonic())
+    assert running.consumer._book.kept(time.monotonic()) == [entry]
+    gate.open()
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["succeeded"]
+
+
+def test_both_limits_passed_names_the_maximum(desk: Desk) -> None:
+    """An attempt that is past both limits is told of the maximum runtime."""
+    gate = desk.gate()
+    running = desk.start(handler(lambda job, _: gate.wait(job), lease=1, max_runtime=60, progress_deadline=2))
+    desk.submit("a")
+    gate.holds(1)
+    [entry] = running.consumer._book.entries()
+    assert entry.started_at is not None
+    assert overrun_reason(entry, entry.started_at + 5)[1] == "progress_stalled"
+    assert overrun_reason(entry, entry.started_at + 61)[1] == "max_runtime_exceeded"
+    gate.open()
+    desk.done(1)
+
+
+@pytest.mark.parametrize("deadline", [0, 0.5, 100_000, "x"])
+def test_deadline_out_of_bounds_is_refused(deadline: Any) -> None:
+    """Too short a deadline would end healthy work, one beyond the maximum runtime would never be reached."""
+    with pytest.raises(HandlerError, match="progress_deadline"):
+        type(
+            "Late",
+            (Handler,),
+            {
+                "payload_type": Task,
+                "progress_deadline": deadline if isinstance(deadline, str) else timedelta(seconds=deadline),
+            },
+        )
