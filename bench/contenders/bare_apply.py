@@ -1,6 +1,7 @@
-"""The transaction of a completion with `apply`, on eight bare psycopg threads: fence and end the job, write a row.
+"""The transaction of a completion with `apply`, on eight bare threads: fence and end the job, write a row.
 
-Two statements and a commit a job, prepared by psycopg itself; nothing around them.
+Two statements and a commit a job; nothing around them. On psycopg alone, which prepares both by itself, and on a
+SQLAlchemy Session, which is what a handler's `apply` is given: between the two lies what the Session costs.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 import psycopg
+import sqlalchemy as sa
 from measure.arena import Seat
 from measure.evidence import Wrong
+from sqlalchemy.orm import Session
+
+from contenders.workload import INSERT
 
 # What claims would have left behind, in two statements.
 _LEASE = """
@@ -41,10 +47,11 @@ RETURNING job_id
 """
 _ROW = "INSERT INTO business (id, note) VALUES (%s, 'written by apply')"
 Leased = tuple[UUID, UUID, int]
+Complete = Callable[[UUID, UUID, int], None]
 
 
-def bare_apply(seat: Seat, *, jobs: int, threads: int = 8) -> float:
-    """Return transactions per second: each ends one leased job and inserts one row."""
+def bare_apply(seat: Seat, *, jobs: int, threads: int = 8, session: bool = False) -> float:
+    """Return transactions per second: each ends one leased job and inserts one row, through a Session if wanted."""
     seat.fresh()
     seat.contender.fill(0, jobs)
     seat.looking.execute(_LEASE.encode())
@@ -53,7 +60,8 @@ def bare_apply(seat: Seat, *, jobs: int, threads: int = 8) -> float:
         line.put(row)  # type: ignore[arg-type]
     seat.settle()
     gate = threading.Barrier(threads + 1)
-    crew = [threading.Thread(target=_work, args=(seat.servers.database_url, line, gate)) for _ in range(threads)]
+    work = (seat.servers.database_url, line, gate, session)
+    crew = [threading.Thread(target=_work, args=work) for _ in range(threads)]
     for thread in crew:
         thread.start()
     gate.wait()
@@ -67,19 +75,40 @@ def bare_apply(seat: Seat, *, jobs: int, threads: int = 8) -> float:
     return jobs / took
 
 
-def _work(url: str, line: queue.SimpleQueue[Leased], gate: threading.Barrier) -> None:
-    with psycopg.connect(url) as connection:
+def _work(url: str, line: queue.SimpleQueue[Leased], gate: threading.Barrier, session: bool) -> None:
+    with _through_session(url) if session else _through_psycopg(url) as complete:
         gate.wait()
         while True:
             try:
                 leased = line.get_nowait()
             except queue.Empty:
                 return
-            _complete(connection, *leased)
+            complete(*leased)
 
 
-def _complete(connection: psycopg.Connection[Any], job_id: UUID, token: UUID, number: int) -> None:
-    ended = connection.execute(_END, {"id": job_id, "token": token})
-    assert ended.rowcount == 1
-    connection.execute(_ROW, (number,))
-    connection.commit()
+@contextmanager
+def _through_psycopg(url: str) -> Iterator[Complete]:
+    def complete(job_id: UUID, token: UUID, number: int) -> None:
+        assert connection.execute(_END, {"id": job_id, "token": token}).rowcount == 1
+        connection.execute(_ROW, (number,))
+        connection.commit()
+
+    with psycopg.connect(url) as connection:
+        yield complete
+
+
+@contextmanager
+def _through_session(url: str) -> Iterator[Complete]:
+    def complete(job_id: UUID, token: UUID, number: int) -> None:
+        with Session(engine) as session, session.begin():
+            ended = session.connection().exec_driver_sql(_END, {"id": job_id, "token": token})
+            assert ended.rowcount == 1
+            session.execute(INSERT, {"id": number})
+
+    engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
+    with engine.connect():
+        pass  # the pool keeps it
+    try:
+        yield complete
+    finally:
+        engine.dispose()

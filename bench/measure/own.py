@@ -12,7 +12,7 @@ from measure.idling import idle
 from measure.latency import warm_up
 from measure.run import Run
 from measure.submitting import Crew
-from measure.targets import BARE, OURS
+from measure.targets import BARE, BARE_SESSION, OURS
 
 WRITERS = 8
 SLOTS = 50
@@ -43,6 +43,8 @@ def applies(run: Run, seat: Seat, number: int, jobs: int) -> None:
         values.put(OURS, apply=drain(seat, workers=1, jobs=jobs).rate)
     with run.measuring(seat, "apply, bare", number, 120) as values:
         values.put(BARE, apply=bare_apply(seat, jobs=jobs))
+    with run.measuring(seat, "apply, bare Session", number, 120) as values:
+        values.put(BARE_SESSION, apply=bare_apply(seat, jobs=jobs, session=True))
 
 
 def sleeps(run: Run, seat: Seat, number: int, jobs: int) -> None:

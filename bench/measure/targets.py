@@ -14,6 +14,7 @@ PYTHON_WRITERS = (PGQUEUER, PROCRASTINATE, AWA, FASTSTREAM, "django-celery-outbo
 ONE_STATEMENT = "psycopg, one statement"
 BY_HAND = "relay by hand"
 BARE = "bare psycopg"
+BARE_SESSION = "bare Session"
 MACHINE = "the machine itself"
 
 
