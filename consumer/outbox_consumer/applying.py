@@ -77,8 +77,10 @@ class Applier:
                 if mine is None:
                     return False
                 hit(Barrier.CONSUMER_AFTER_FENCE)
-                with checked_session(connection, _WHERE, self._statements) as session, entry.job.inside(connection):
-                    entry.handler.apply(session, entry.job, result)
+                job = entry.job
+                checked = checked_session(connection, _WHERE, self._statements, job.origin)
+                with checked as session, job.inside(connection):
+                    entry.handler.apply(session, job, result)
                 hit(Barrier.CONSUMER_AFTER_APPLY)
                 self._commit(entry, connection, mine)
             hit(Barrier.CONSUMER_AFTER_COMMIT)

@@ -22,7 +22,7 @@ from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from sqlalchemy.orm import Session
 
 from outbox.statements import Statements
-from outbox.writer import SCHEMA_KEY
+from outbox.writer import ORIGIN_KEY, SCHEMA_KEY, Origin
 from outbox_consumer.errors import TransactionEndedError
 
 __all__ = [
@@ -121,7 +121,7 @@ def returned_clean(connection: sa.Connection) -> Iterator[sa.Connection]:
 
 @contextmanager
 def guarded_session(
-    connection: sa.Connection, where: str, statements: Statements, transaction_id: str | None
+    connection: sa.Connection, where: str, statements: Statements, origin: Origin, transaction_id: str | None
 ) -> Iterator[Session]:
     """Yield a session as `checked_session` does; then ask the server whether it still is in the same transaction.
 
@@ -132,16 +132,16 @@ def guarded_session(
         RuntimeError: as there, and if the driver itself was made to end the transaction and begin another one
             (`TransactionEndedError`).
     """
-    with checked_session(connection, where, statements) as session:
+    with checked_session(connection, where, statements, origin) as session:
         yield session
     if current_transaction(connection, statements) != transaction_id:
         raise ended_by_itself(where)
 
 
 @contextmanager
-def checked_session(connection: sa.Connection, where: str, statements: Statements) -> Iterator[Session]:
+def checked_session(connection: sa.Connection, where: str, statements: Statements, origin: Origin) -> Iterator[Session]:
     """Yield a session whose work stays in the open transaction of `connection`; flush it at the end. It knows its
-    installation, for `enqueue`.
+    installation and its job, for `enqueue`.
 
     That the transaction is the same one in the end is for the caller to check, before or with its commit.
 
@@ -149,13 +149,14 @@ def checked_session(connection: sa.Connection, where: str, statements: Statement
         connection: ours, from `returned_clean`, in a transaction whose fence has been passed.
         where: what the user calls this place, for messages.
         statements: those of the installation.
+        origin: the job whose work this is.
 
     Raises:
         RuntimeError: the block ended the transaction (`TransactionEndedError`), or swallowed a database error, after
             which PostgreSQL would commit nothing. The caller's transaction must be rolled back.
     """
     with _refusing_ends(connection, where):
-        own = {SCHEMA_KEY: statements.schema}
+        own = {SCHEMA_KEY: statements.schema, ORIGIN_KEY: origin}
         with Session(bind=connection, join_transaction_mode="rollback_only", info=own) as session:
             yield session
             session.flush()

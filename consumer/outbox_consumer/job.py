@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from outbox.leasing import Claimed, hold_fence
 from outbox.statements import Statements
+from outbox.writer import Origin
 from outbox_consumer.guarded import current_transaction, guarded_session, returned_clean
 from outbox_schemas import LeaseLost, PayloadError
 from outbox_schemas.exactness import check_exact
@@ -25,6 +26,8 @@ __all__ = ["MARKER_CHARACTERS", "Job", "Lost"]
 
 _CHECKPOINT_BYTES = 64 * 1024
 MARKER_CHARACTERS = 200
+_STATE = "state"  # the name of the checkpoint that has none
+_UNREAD = object()
 # One for all jobs: it is held for an instant, and rarely. A lock of each job's own would cost every one of them.
 _rare = threading.Lock()
 
@@ -75,6 +78,7 @@ class Job:
         self._applying = False
         self._open = 0
         self._here: threading.local | None = None
+        self._checkpoint: Any = _UNREAD
 
     @property
     def lost(self) -> Lost:
@@ -145,18 +149,42 @@ class Job:
             # The fence's row lock has given the transaction an id.
             mine = current_transaction(connection, self._statements)
             where = "job.transaction()"
-            with guarded_session(connection, where, self._statements, mine) as session, self.inside(connection):
+            guarded = guarded_session(connection, where, self._statements, self.origin, mine)
+            with guarded as session, self.inside(connection):
                 yield session
 
-    def save_checkpoint(self, session: Session, name: str, value: Any) -> None:
+    @property
+    def origin(self) -> Origin:
+        """What marks the sessions in which this attempt writes. For the runtime."""
+        return Origin(self.id, self.correlation_id)
+
+    @property
+    def checkpoint(self) -> Any:
+        """What an earlier attempt kept by `save_checkpoint(session, state)`, or None. It stays the same for all of this
+        attempt, whatever it saves itself. Read when it is first asked for, and not at all in a first attempt.
+        """
+        if self._checkpoint is _UNREAD:
+            self._settle_checkpoint(self.load_checkpoint(_STATE) if self.attempt > 1 else None)
+        return self._checkpoint
+
+    @overload
+    def save_checkpoint(self, session: Session, state: Any, /) -> None: ...
+
+    @overload
+    def save_checkpoint(self, session: Session, name: str, value: Any) -> None: ...
+
+    def save_checkpoint(self, session: Session, name: Any, value: Any = _UNREAD) -> None:
         """Keep a JSON value for later attempts; `session` is the one of `transaction()` or of `apply`, so that it
-        commits with the work it claims.
+        commits with the work it claims. `save_checkpoint(session, state)` keeps what `checkpoint` gives the next
+        attempt; with a name, `load_checkpoint(name)` gives it back.
 
         Raises:
             PayloadError: JSON can't hold the value exactly, or it is larger than 64 KiB.
             LeaseLost: the lease is no longer owned; nothing was written.
             RuntimeError: called from `apply` with a session of one's own, which would wait for apply's own lock.
         """
+        if value is _UNREAD:
+            name, value = _STATE, name
         check_name("checkpoint", name)
         check_exact(value, "checkpoint")
         text = json.dumps(value)
@@ -167,6 +195,9 @@ class Job:
         connection = session.connection()
         if connection is not self._inside_of():
             self._pass_fence(connection)
+        if name == _STATE and self._checkpoint is _UNREAD:  # before this attempt overwrites what it began from
+            found = self._checkpoint_on(connection, _STATE) if self.attempt > 1 else None
+            self._settle_checkpoint(found)
         parameters = {"job_id": self.id, "name": name, "attempt": self.attempt, "value": text}
         self._statements.run_within(connection, "save_checkpoint", parameters)
 
@@ -174,14 +205,21 @@ class Job:
         """Return what an earlier attempt (or this one) kept under `name`, or None. Inside `transaction()` and `apply`
         it reads there, and so sees what has just been saved.
         """
-        parameters = {"job_id": self.id, "name": name}
         connection = self._inside_of()
         if connection is not None:
-            rows = self._statements.run_within(connection, "load_checkpoint", parameters)
-        else:
-            with self._engine.connect() as connection:
-                rows = self._statements.run_within(connection, "load_checkpoint", parameters)
+            return self._checkpoint_on(connection, name)
+        with self._engine.connect() as connection:
+            return self._checkpoint_on(connection, name)
+
+    def _checkpoint_on(self, connection: sa.Connection, name: str) -> Any:
+        parameters = {"job_id": self.id, "name": name}
+        rows = self._statements.run_within(connection, "load_checkpoint", parameters)
         return json.loads(rows[0].value) if rows else None
+
+    def _settle_checkpoint(self, found: Any) -> None:
+        with _rare:
+            if self._checkpoint is _UNREAD:
+                self._checkpoint = found
 
     @contextmanager
     def inside(self, connection: sa.Connection) -> Iterator[None]:

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from outbox.link import Link
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
-from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView
+from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, TreeView
 from outbox_schemas.names import check_key, check_name, check_tenant
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "find_job",
     "get_job",
     "get_job_async",
+    "job_tree",
     "list_attempts",
     "list_jobs",
     "list_queues",
@@ -89,13 +90,26 @@ def list_jobs(
     queue: str | None = None,
     kind: str | None = None,
     tenant: str | None = None,
+    correlation_id: str | None = None,
     limit: int = 50,
 ) -> list[JobView]:
     """Return the newest jobs that fit every filter that is given."""
-    rows = link.run(
-        "list_jobs", state=None if state is None else state.value, queue=queue, kind=kind, tenant=tenant, batch=limit
-    )
+    filters: dict[str, Any] = {"state": None if state is None else state.value, "queue": queue, "kind": kind}
+    filters |= {"tenant": tenant, "batch": limit}
+    if correlation_id is None:
+        rows = link.run("list_jobs", **filters)
+    else:  # a statement of its own: it has an index, which one for all filters couldn't use
+        rows = link.run("list_correlated", correlation_id=correlation_id, **filters)
     return [_job_view(row) for row in rows]
+
+
+def job_tree(link: Link, job_id: UUID, *, depth: int = 50, limit: int = 1000) -> list[TreeView]:
+    """Return the workflow that a job belongs to, from any job of it: the first job, and what followed, by levels.
+
+    Empty if there is no such job. At most `depth` levels up and as many down, and `limit` jobs: a list of that length
+    may not be all.
+    """
+    return [TreeView.model_validate(row) for row in link.run("job_tree", job_id=job_id, depth=depth, batch=limit)]
 
 
 def list_queues(link: Link) -> list[QueueView]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
@@ -14,10 +14,12 @@ from outbox_schemas import NameRefused, Payload, PayloadError
 from outbox_schemas.names import check_instant, check_name, check_priority, check_tenant
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
-__all__ = ["USUAL", "Options", "Submission", "job_text", "jobs_text", "submission_of", "submissions_of"]
+__all__ = ["HELD", "USUAL", "Options", "Submission", "job_text", "jobs_text", "submission_of", "submissions_of"]
 
 _MAX_ATTEMPTS = 10_000
 _CORRELATION_BYTES = 200
+HELD = datetime(8999, 1, 1, tzinfo=UTC)
+"""When a job is due that waits for others to end, as long as it does."""
 # No value can hold these control characters: names and keys are printable, and JSON writes them as escapes.
 _BETWEEN_COLUMNS = "\x1e"
 _BETWEEN_VALUES = "\x1f"
@@ -41,16 +43,25 @@ class Options:
         deadline: datetime | None = None,
         max_attempts: int | None = None,
         correlation_id: str | None = None,
+        parent_id: UUID | None = None,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        held: bool = False,
     ) -> Options:
-        """Check every option. Raises `NameRefused` for one that is out of bounds."""
+        """Check every option. Raises `NameRefused` for one that is out of bounds.
+
+        A `held` job is written as due at `HELD`, whatever `run_at` says; that is for whoever makes it due.
+        """
+        if run_at is not None:
+            run_at = check_instant("run_at", run_at)
+        due = HELD if held else run_at
         values = (
             check_tenant(tenant),
             str(int(check_priority(priority))),  # an IntEnum's str() is its name
-            "" if run_at is None else check_instant("run_at", run_at).isoformat(),
+            "" if due is None else due.isoformat(),
             "" if deadline is None else check_instant("deadline", deadline).isoformat(),
             "" if max_attempts is None else str(int(_check_max_attempts(max_attempts))),
             "" if correlation_id is None else _check_correlation(correlation_id),
+            "" if parent_id is None else _check_parent(parent_id).hex,
         )
         if run_at is not None and deadline is not None and deadline <= run_at:
             raise NameRefused("deadline", "is not later than run_at; the job could never run")
@@ -135,6 +146,12 @@ def _check_names(kind: str, queue: str) -> tuple[str, str]:
 def _check_max_attempts(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_ATTEMPTS:
         raise NameRefused("max_attempts", f"must be a whole number from 1 to {_MAX_ATTEMPTS}")
+    return value
+
+
+def _check_parent(value: UUID) -> UUID:
+    if not isinstance(value, UUID):
+        raise NameRefused("parent_id", f"must be a UUID, not {type(value).__name__}; try uuid.UUID(text)")
     return value
 
 

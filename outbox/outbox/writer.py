@@ -20,7 +20,8 @@ import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -32,8 +33,10 @@ from outbox.submission import USUAL, Options, Submission, job_text, jobs_text, s
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, NameRefused, Payload, SubmissionUnresolved
 
 __all__ = [
+    "ORIGIN_KEY",
     "SCHEMA_KEY",
     "AsyncTarget",
+    "Origin",
     "SubmitOptions",
     "Target",
     "connection_of",
@@ -41,6 +44,9 @@ __all__ = [
     "enqueue_async",
     "enqueue_many",
     "schema_of",
+    "with_origin",
+    "writable",
+    "write_one",
 ]
 
 Target = Session | scoped_session[Session] | sa.Connection
@@ -49,11 +55,21 @@ AsyncTarget = AsyncSession | async_scoped_session[AsyncSession] | AsyncConnectio
 SCHEMA_KEY = "outbox.schema"
 """Where a handler's session says which installation it belongs to (`Session.info`)."""
 
+ORIGIN_KEY = "outbox.origin"
+"""Where it says, by an `Origin`, whose job's work is written there: what is enqueued by it follows from that job."""
+
 _BATCH = 1000
 _TRIES = 5
 _UNRESOLVED = (
     "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
 )
+
+
+class Origin(NamedTuple):
+    """The job in whose fenced transaction a job is submitted."""
+
+    job_id: UUID
+    correlation_id: str | None
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -64,7 +80,9 @@ class SubmitOptions(TypedDict, total=False):
     run_at: aware datetime before which the job is not started; default now, by the database's clock.
     deadline: aware datetime after which the job is failed instead of started or retried.
     max_attempts: overrides the handler's retry policy for this job.
-    correlation_id: printable text of up to 200 bytes that ties this job to a request.
+    correlation_id: printable text of up to 200 bytes that ties this job to a request; default in the session of a
+        handler: that of its job.
+    parent_id: the job that this one follows from; default in the session of a handler: its job.
     max_payload_bytes: the limit on the payload's JSON; default 65,536.
     """
 
@@ -74,6 +92,7 @@ class SubmitOptions(TypedDict, total=False):
     deadline: datetime | None
     max_attempts: int | None
     correlation_id: str | None
+    parent_id: UUID | None
     max_payload_bytes: int
 
 
@@ -98,9 +117,9 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         SubmissionUnresolved: the key is taken, but its job can't be seen, again and again: it was deleted while we
             looked, or SERIALIZABLE hides it. Run the whole transaction again.
     """
-    checked = _checked(options)
+    checked = Options.of(**options) if (options := with_origin(target, options)) else USUAL
     submission = submission_of(payload, checked)
-    return _write_one(_writable(target), submission, checked, statements_for(schema_of(target, schema)))
+    return write_one(writable(target), submission, checked, statements_for(schema_of(target, schema)))
 
 
 def enqueue_many(
@@ -112,13 +131,13 @@ def enqueue_many(
     job. Conflicts and bounds are as in `enqueue`; when one payload is refused, nothing that this call had written is
     left, and the transaction stays healthy.
     """
-    checked = _checked(options)
+    checked = Options.of(**options) if (options := with_origin(target, options)) else USUAL
     submissions = submissions_of(payloads, checked)
     if not submissions:
         return []
     # All callers take the keys in one order, over all their statements, so that none can wait for another in a circle.
     ordered = sorted(submissions)
-    refs = _write_many(_writable(target), ordered, checked, statements_for(schema_of(target, schema)))
+    refs = _write_many(writable(target), ordered, checked, statements_for(schema_of(target, schema)))
     by_number = {submission.number: ref for submission, ref in zip(ordered, refs, strict=True)}
     return [by_number[submission.number] for submission in submissions]
 
@@ -127,13 +146,13 @@ async def enqueue_async(
     target: AsyncTarget, payload: Payload, *, schema: str | None = None, **options: Unpack[SubmitOptions]
 ) -> JobRef:
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
-    checked = _checked(options)
+    checked = Options.of(**options) if options else USUAL
     submission = submission_of(payload, checked)
     if isinstance(target, async_scoped_session):
         target = target()
     if isinstance(target, AsyncSession | AsyncConnection):
         return await target.run_sync(
-            lambda inner: _write_one(_writable(inner), submission, checked, statements_for(schema_of(inner, schema)))
+            lambda inner: write_one(writable(inner), submission, checked, statements_for(schema_of(inner, schema)))
         )
     raise TypeError(f"enqueue_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
 
@@ -162,11 +181,20 @@ def schema_of(target: Target, schema: str | None) -> str:
     return str(own) if own else os.environ.get("OUTBOX_SCHEMA") or "outbox"
 
 
-def _checked(options: SubmitOptions) -> Options:
-    return Options.of(**options) if options else USUAL
+def with_origin(target: Target, options: SubmitOptions) -> SubmitOptions:
+    """Return the options with what a handler's session says of the job in whose transaction it is; given ones win."""
+    origin = target.info.get(ORIGIN_KEY) if isinstance(target, Session | scoped_session) else None
+    if not isinstance(origin, Origin):
+        return options
+    return {"parent_id": origin.job_id, "correlation_id": origin.correlation_id, **options}
 
 
-def _writable(target: Target) -> sa.Connection:
+def writable(target: Target) -> sa.Connection:
+    """Return the connection that carries the caller's transaction, if a job can be written in it.
+
+    Raises:
+        NameRefused: it is not PostgreSQL's, or commits each statement by itself.
+    """
     connection = connection_of(target)
     if connection.dialect.name != "postgresql":
         raise NameRefused("target", f"speaks {connection.dialect.name}; jobs live in PostgreSQL")
@@ -222,7 +250,7 @@ def _write(
     raise SubmissionUnresolved(_UNRESOLVED)
 
 
-def _write_one(connection: sa.Connection, submission: Submission, options: Options, statements: Statements) -> JobRef:
+def write_one(connection: sa.Connection, submission: Submission, options: Options, statements: Statements) -> JobRef:
     """Write one job, or find who holds its key."""
     jobs = {"jobs": job_text(submission, options)}
     for _ in range(_TRIES):

@@ -18,7 +18,16 @@ from outbox_schemas.exactness import digest
 from outbox_schemas.hint import BadHint, decode_hint, encode_hint
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES, Document, Payload
 from outbox_schemas.states import ENDED, TRANSITIONS, Event, JobState, Outcome, Phase, next_states
-from outbox_schemas.views import AttemptView, ErrorView, JobRef, JobView, OwedView
+from outbox_schemas.views import (
+    AttemptView,
+    CancelledAfter,
+    CancelResult,
+    ErrorView,
+    JobRef,
+    JobView,
+    OwedView,
+    TreeView,
+)
 
 __all__ = [
     "ENDED",
@@ -27,6 +36,8 @@ __all__ = [
     "AttemptView",
     "BadHint",
     "BrokerError",
+    "CancelResult",
+    "CancelledAfter",
     "Document",
     "ErrorView",
     "Event",
@@ -48,6 +59,7 @@ __all__ = [
     "SchemaMismatch",
     "SettingsError",
     "SubmissionUnresolved",
+    "TreeView",
     "decode_hint",
     "digest",
     "encode_hint",

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from outbox_schemas.states import JobState, Outcome, Phase
 
-__all__ = ["AttemptView", "ErrorView", "JobRef", "JobView", "OwedView"]
+__all__ = ["AttemptView", "CancelResult", "CancelledAfter", "ErrorView", "JobRef", "JobView", "OwedView", "TreeView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,34 @@ class AttemptView(_View):
     traceback: str | None
 
 
+class CancelledAfter(_View):
+    """What had happened already when a job was cancelled: none of it is undone by the cancel.
+
+    Attributes:
+        attempts: how many had begun, one that the cancel interrupted included.
+        checkpoints: the names of those that were saved.
+        effects: the names of the effects by their state then: `confirmed` has happened; `pending` and `uncertain` may
+            have.
+
+    Names are the first hundred of each kind.
+    """
+
+    attempts: int
+    checkpoints: tuple[str, ...] = ()
+    effects: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def sentence(self) -> str:
+        """The same in a sentence for people."""
+        if not (self.attempts or self.checkpoints or self.effects):
+            return "nothing had started"
+        parts = [f"{self.attempts} attempt{'' if self.attempts == 1 else 's'} had begun"]
+        if self.checkpoints:
+            parts.append(f"checkpoints: {', '.join(self.checkpoints)}")
+        parts += [f"effects {state}: {', '.join(names)}" for state, names in sorted(self.effects.items())]
+        return "; ".join(parts)
+
+
 class JobView(_View):
     """A job as the book of record holds it, without its payload.
 
@@ -103,4 +131,41 @@ class JobView(_View):
     last_error: ErrorView | None
     created_at: datetime
     finished_at: datetime | None
+    correlation_id: str | None = None
+    parent_id: UUID | None = None
+    cancelled_after: CancelledAfter | None = None
     owed: OwedView | None
+
+
+class CancelResult(JobView):
+    """A job after a cancel, and whether that very call ended it.
+
+    `won` is False where the job had ended before, however it had: `state` says how, and for a cancelled one
+    `cancel_requested_by` says whose cancel it was.
+    """
+
+    won: bool
+
+
+class TreeView(_View):
+    """One job of a workflow. `level` counts from the job that the workflow began with.
+
+    A job that waits for a set of others has `waits_until` ("succeeded" or "ended"), the number of them in `waits_for`,
+    and in `waited_until` when the wait was over.
+    """
+
+    level: int
+    id: UUID
+    parent_id: UUID | None
+    correlation_id: str | None
+    tenant: str
+    kind: str
+    logical_key: str
+    state: JobState
+    attempt_count: int
+    created_at: datetime
+    finished_at: datetime | None
+    last_error_code: str | None
+    waits_until: str | None
+    waits_for: int | None
+    waited_until: datetime | None

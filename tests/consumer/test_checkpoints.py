@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from outbox_consumer import connections
+from outbox_schemas import PayloadError
 from support.consuming import Desk, handler
 from support.invariants import check_invariants
 
@@ -86,3 +87,71 @@ def test_apply_may_not_save_through_a_session_of_its_own(desk: Desk) -> None:
     desk.done(1)
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
     assert "session given" in desk.last_error(job_id)[2]
+
+
+def test_the_checkpoint_is_what_an_earlier_attempt_saved(desk: Desk) -> None:
+    """It is None at first, stays what it was for all of an attempt, and is the saved state in the next one."""
+    read: list[Any] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        if job.attempt != 2:  # the second one saves before it has looked
+            read.append(job.checkpoint)
+        with job.transaction() as session:
+            job.save_checkpoint(session, {"done": job.attempt})
+        read.append(job.checkpoint)
+        if job.attempt < 3:
+            raise ValueError
+
+    desk.start(handler(handle))
+    desk.submit("a")
+    desk.done(1)
+    assert read == [None, None, {"done": 1}, {"done": 2}, {"done": 2}]
+
+
+def test_a_first_attempt_asks_nobody_for_its_checkpoint(desk: Desk) -> None:
+    """There can be none, so no query is made, nor when the first state is saved."""
+    asked: list[str] = []
+    read: list[Any] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        run = job._statements.run_within
+        job._statements.run_within = lambda connection, name, parameters: (
+            asked.append(name) or run(connection, name, parameters)
+        )
+        try:
+            read.append(job.checkpoint)
+            with job.transaction() as session:
+                job.save_checkpoint(session, 1)
+        finally:
+            del job._statements.run_within
+
+    desk.start(handler(handle), concurrency=1)
+    desk.submit("a")
+    desk.done(1)
+    assert read == [None]
+    assert "save_checkpoint" in asked
+    assert "load_checkpoint" not in asked
+
+
+def test_state_and_named_values_live_side_by_side(desk: Desk) -> None:
+    """A state that is None, a name and an unnamed state are kept apart, and a bad one is refused before any SQL."""
+    read: list[Any] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        if job.attempt == 1:
+            with job.transaction() as session:
+                job.save_checkpoint(session, "step", [1])
+                job.save_checkpoint(session, None)
+                with pytest.raises(PayloadError, match="checkpoint"):
+                    job.save_checkpoint(session, {"bad": float("nan")})
+            raise ValueError
+        read.extend([job.checkpoint, job.load_checkpoint("step"), job.load_checkpoint("other")])
+
+    desk.start(handler(handle))
+    desk.submit("a")
+    desk.done(1)
+    assert read == [None, [1], None]
+    assert desk.database.rows("SELECT name, value::text FROM {s}.checkpoints ORDER BY name") == [
+        ("state", "null"),
+        ("step", "[1]"),
+    ]

@@ -23,7 +23,7 @@ from support.jobs import Note, notes, release_all, take
 FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in files("outbox").joinpath("sql").iterdir()}
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "redrives",
-    "audit",
+    "audit", "joins", "join_members",
 ]  # fmt: skip
 HOSTILE = [
     'weird "name" %s $outbox$ : é',
@@ -68,7 +68,7 @@ def test_the_header_names_every_parameter(name: str) -> None:
 def test_every_table_is_qualified(name: str) -> None:
     """No table or function of ours is found through the search path."""
     text = body_of(name)
-    for table in [*TABLES, "clock", "enqueue_1", "enqueue_one_1", "enqueue_new_1", "write_jobs_1"]:
+    for table in [*TABLES, "clock", "enqueue_2", "enqueue_one_2", "enqueue_new_2", "write_jobs_2"]:
         for found in re.finditer(
             rf"\b(?:FROM|JOIN|INTO|UPDATE|,|\()\s+{table}\b(?!\s*AS\b\s*(?:MATERIALIZED)?\s*\()", text
         ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
@@ -22,12 +23,13 @@ EVERYTHING: dict[str, Any] = {
     "deadline": datetime(2030, 1, 2, tzinfo=UTC),
     "max_attempts": 3,
     "correlation_id": "request 7",
+    "parent_id": UUID(int=7),
 }
 ROW = (
     "SELECT to_jsonb(j) - '{id,logical_key,created_at}'::text[], to_jsonb(o) - 'job_id' FROM {s}.jobs AS j"
     " JOIN {s}.outbox AS o ON o.job_id = j.id WHERE j.id = %s"
 )
-CALLS = sa.text("SELECT pg_stat_get_xact_function_calls('outbox.enqueue_1(text)'::regprocedure)")
+CALLS = sa.text("SELECT pg_stat_get_xact_function_calls('outbox.enqueue_2(text)'::regprocedure)")
 
 
 @pytest.mark.parametrize("left_out", [None, *EVERYTHING])
@@ -66,12 +68,12 @@ def test_a_taken_key_is_looked_into_by_the_batchs_statement(engine: sa.Engine) -
         assert connection.scalar(CALLS) == 1
 
 
-@pytest.mark.parametrize("count", [2, 14])
+@pytest.mark.parametrize("count", [2, 15])
 def test_more_than_one_job_is_never_taken_for_one(database: Database, engine: sa.Engine, count: int) -> None:
     """The function counts what it is given; several jobs are written by the batch's."""
     jobs = jobs_text(submissions_of(notes(count), USUAL), USUAL)
     with engine.begin() as connection:
-        assert connection.scalar(sa.text("SELECT outbox.enqueue_one_1(:jobs)"), {"jobs": jobs}) is None
+        assert connection.scalar(sa.text("SELECT outbox.enqueue_one_2(:jobs)"), {"jobs": jobs}) is None
     assert database.count("jobs") == database.count("outbox") == count
 
 

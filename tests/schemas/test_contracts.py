@@ -55,8 +55,8 @@ def test_errors_survive_a_process_boundary() -> None:
 
 def test_the_public_names() -> None:
     """Nothing is added to or taken from the contracts by accident."""
-    names = """AttemptView BadHint BrokerError Document ENDED ErrorView Event HandlerError InvalidSubmission
-        JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict MAX_PAYLOAD_BYTES NameRefused Outcome
-        OutboxError OwedView Payload PayloadError Phase SchemaMismatch SettingsError SubmissionUnresolved TRANSITIONS
-        decode_hint digest encode_hint next_states"""
+    names = """AttemptView BadHint BrokerError CancelResult CancelledAfter Document ENDED ErrorView Event HandlerError
+        InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict MAX_PAYLOAD_BYTES NameRefused
+        Outcome OutboxError OwedView Payload PayloadError Phase SchemaMismatch SettingsError SubmissionUnresolved
+        TRANSITIONS TreeView decode_hint digest encode_hint next_states"""
     assert sorted(outbox_schemas.__all__) == sorted(names.split())

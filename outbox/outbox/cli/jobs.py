@@ -13,6 +13,7 @@ from outbox.cancelling import cancel
 from outbox.cli.explain import waits_for
 from outbox.cli.failures import FAILED
 from outbox.cli.output import STATEMENT_TIMEOUT_S, connect, instant, json_option, pass_settings, show, table
+from outbox.cli.tree import show_tree
 from outbox.errors import JobNotFound
 from outbox.masking import masked_line, printable
 from outbox.reading import database_time, list_jobs, show_job
@@ -36,6 +37,7 @@ def jobs() -> None:
 @click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
 @click.option("--kind", metavar="NAME", help="Only jobs of this kind.")
 @click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
+@click.option("--correlation", metavar="ID", help="Only jobs with this correlation id.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many.")
 @json_option
 @pass_settings
@@ -46,12 +48,15 @@ def list_command(
     queue: str | None,
     kind: str | None,
     tenant: str | None,
+    correlation: str | None,
     limit: int,
 ) -> None:
     """List the newest jobs that fit every given filter."""
     chosen = JobState(state) if state is not None else None
     with connect(settings) as link:
-        found = list_jobs(link, state=chosen, queue=queue, kind=kind, tenant=tenant, limit=limit)
+        found = list_jobs(
+            link, state=chosen, queue=queue, kind=kind, tenant=tenant, correlation_id=correlation, limit=limit
+        )
     headers = ["ID", "STATE", "KIND", "KEY", "QUEUE", "TENANT", "ATTEMPTS", "RUN AT", "CREATED"]
     rows = [
         [
@@ -72,10 +77,14 @@ def list_command(
 
 @jobs.command("show")
 @click.argument("job_id", metavar="ID", type=click.UUID)
+@click.option("--tree", is_flag=True, help="Show the whole workflow instead: what it follows from, what followed.")
 @json_option
 @pass_settings
-def show_command(settings: Settings, job_id: UUID) -> None:
+def show_command(settings: Settings, job_id: UUID, *, tree: bool) -> None:
     """Show a job, its ended attempts, and what it waits for. Exit code 1: no such job."""
+    if tree:
+        show_tree(settings, job_id)
+        return
     with connect(settings) as link:
         now = database_time(link)
         found = show_job(link, job_id)
@@ -132,8 +141,14 @@ def _job_lines(job: JobView, attempts: list[AttemptView], now: datetime) -> Iter
     }
     if job.owed is not None and job.owed.progress is not None:
         facts["progress"] = job.owed.progress
+    if job.parent_id is not None:
+        facts["follows from"] = job.parent_id
+    if job.correlation_id is not None:
+        facts["correlation"] = job.correlation_id
     if job.cancel_requested_by is not None:
         facts["cancelled"] = f"by {job.cancel_requested_by}: {job.cancel_reason}"
+    if job.cancelled_after is not None:
+        facts["by then"] = job.cancelled_after.sentence
     for name, value in facts.items():
         yield f"{name + ':':<13}{printable(str(value), MESSAGE_LIMIT)}"
     if attempts:

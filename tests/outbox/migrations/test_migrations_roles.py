@@ -29,7 +29,7 @@ USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job",
     "relay": f"{KEEPING} wake_place",
     "consumer": f"{KEEPING} {WORKING}",
-    "operator": "get_job list_jobs list_attempts queue_overview cancel",
+    "operator": "get_job list_jobs list_correlated list_attempts job_tree queue_overview cancel",
 }
 
 

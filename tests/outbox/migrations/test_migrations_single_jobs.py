@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from outbox import enqueue, enqueue_async, enqueue_many
 from outbox.migrations import live_schema, upgrade_database
-from outbox.statements import statements_for
 from outbox.submission import USUAL, jobs_text, submission_of
 from support.jobs import Note
 
@@ -26,7 +25,7 @@ ROWS = (
 def enqueue_as_before(connection: Connection, key: str) -> Any:
     """Submit as the first release does, and return what its statement answers."""
     jobs = jobs_text([submission_of(Note(key=key), USUAL)], USUAL)
-    return statements_for("outbox").value_within(connection, "enqueue", {"jobs": jobs})
+    return connection.scalar(text("SELECT outbox.enqueue_1(:jobs)"), {"jobs": jobs.replace("\x1f\x1e", "\x1e", 1)})
 
 
 def submit(url: str, driver: str) -> None:
@@ -72,11 +71,12 @@ def test_writers_of_both_releases_share_a_database(engine: Engine) -> None:
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
 def test_a_new_writer_on_old_tables_says_what_to_do(empty_database: str, driver: str) -> None:
-    """The error is the database's own, and its note names the command; batches go as before."""
+    """The error is the database's own, and its note names the command, for one job and for many."""
     upgrade_database(empty_database, revision="0001")
 
-    with pytest.raises(sa.exc.ProgrammingError, match="enqueue_one_1") as caught:
+    with pytest.raises(sa.exc.ProgrammingError, match="enqueue_one_2") as caught:
         asyncio.run(submit_async(empty_database)) if driver == "asyncpg" else submit(empty_database, driver)
     assert "outbox db upgrade" in caught.value.__notes__[0]
-    with engine_for(empty_database).begin() as connection:
-        assert len(enqueue_many(connection, [Note(key="a"), Note(key="b")])) == 2
+    with engine_for(empty_database).begin() as connection, pytest.raises(sa.exc.ProgrammingError) as caught:
+        enqueue_many(connection, [Note(key="a"), Note(key="b")])
+    assert "outbox db upgrade" in caught.value.__notes__[0]
