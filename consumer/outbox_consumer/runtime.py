@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from outbox.identity import worker_identity
 from outbox.leasing import Claimed
+from outbox.presence import Presence, Role
 from outbox.settings import Settings
 from outbox_consumer.applying import Applier
 from outbox_consumer.attempt import Attempts
@@ -25,7 +27,6 @@ from outbox_consumer.endings import Ending, How, overrun_ending, overrun_reason
 from outbox_consumer.governor import Governor
 from outbox_consumer.handler import AsyncHandler
 from outbox_consumer.heart import Heart, Watch
-from outbox_consumer.identity import worker_identity
 from outbox_consumer.intake import Inbox, NoHints, Pace, prefetch_for
 from outbox_consumer.job import Job
 from outbox_consumer.loops import Loop
@@ -61,6 +62,7 @@ class Consumer:
         self.died = threading.Event()
         self._registry = registry
         self._book = LeaseBook()
+        self._worker = worker_identity()
         self._pace = Pace()
         self._inbox = Inbox()
         self._trouble = threading.Event()
@@ -93,7 +95,8 @@ class Consumer:
         self._heart = self._make_heart()
         self._watch = Watch(self._book, on_overrun=self._overrun, on_lost=self._lose)
         self._claimer = self._make_claimer()
-        self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away)
+        presence = Presence(Role.CONSUMER, self._worker, queues=self._queues, abilities=registry.abilities)
+        self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away, presence)
         self._loops = self._make_loops()
 
     def start(self) -> None:
@@ -205,7 +208,7 @@ class Consumer:
         return Claimer(
             self._connections.link("claim", statement_s=_CLAIM_STATEMENT_S),
             self._registry,
-            worker_identity(),
+            self._worker,
             queues=self._queues,
             batch=self.settings.consumer.batch,
             book=self._book,

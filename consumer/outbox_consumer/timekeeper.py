@@ -1,5 +1,5 @@
 """Consumers keep time too, by the relay's own transitions: rarely, and as often as a relay while the broker is away,
-since then there may be no relay either.
+since then there may be no relay either. The same loop says that the process lives.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import psycopg
 
 from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
 from outbox.link import Link
+from outbox.presence import Presence
 from outbox.trouble import Trouble
 
 __all__ = ["Timekeeper"]
@@ -30,12 +31,15 @@ class _Transition(Protocol):
 
 
 class Timekeeper:
-    """The body of the time-keeping loop: expired leases and passed deadlines; often while `alone()`."""
+    """The body of the time-keeping loop: expired leases and passed deadlines; often while `alone()`. It announces the
+    process too, where it is given a presence.
+    """
 
-    def __init__(self, link: Link, alone: Callable[[], bool]) -> None:
+    def __init__(self, link: Link, alone: Callable[[], bool], presence: Presence | None = None) -> None:
         self._link = link
         self._leases = LeaseWatch(link)
         self._alone = alone
+        self._presence = presence
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -47,8 +51,10 @@ class Timekeeper:
         trouble = Trouble("time", _LONGEST_PAUSE_S, logger="outbox.consumer")
         kept_at = 0.0
         pause_s = _EVERY_S
+        self._tell()
         while not self._stop.wait(pause_s):
             pause_s = _EVERY_S
+            self._tell()
             if not self._alone() and time.monotonic() - kept_at < _RARELY_S:
                 continue
             try:
@@ -58,7 +64,13 @@ class Timekeeper:
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = max(trouble.report(error), _EVERY_S)
+        if self._presence is not None:
+            self._presence.leave(self._link)
         self._link.close()
+
+    def _tell(self) -> None:
+        if self._presence is not None:
+            self._presence.tell(self._link)
 
     def _recover(self, link: Link, *, batch: int) -> list[RecoveredLease]:
         return recover_leases(link, self._leases.expired(batch=batch))

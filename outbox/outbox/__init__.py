@@ -5,9 +5,11 @@ package.
 """
 
 from outbox.cancelling import cancel
+from outbox.explaining import explain
 from outbox.reading import find_job, get_job, get_job_async
 from outbox.writer import enqueue, enqueue_async, enqueue_many
 from outbox_schemas import (
+    Explanation,
     InvalidSubmission,
     JobNotFound,
     JobRef,
@@ -23,6 +25,7 @@ from outbox_schemas import (
 )
 
 __all__ = [
+    "Explanation",
     "InvalidSubmission",
     "JobNotFound",
     "JobRef",
@@ -39,6 +42,7 @@ __all__ = [
     "enqueue",
     "enqueue_async",
     "enqueue_many",
+    "explain",
     "find_job",
     "get_job",
     "get_job_async",

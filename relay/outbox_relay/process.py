@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from outbox.identity import worker_identity
 from outbox.link import Link
+from outbox.presence import Presence, Role
 from outbox.settings import Settings, load
 from outbox.signals import Requests, counted_signals
 from outbox.statements import statements_for
@@ -96,10 +98,7 @@ class _Relay:
     def _start(self) -> None:
         settings, counters = self._settings, self._counters
         log.info("the relay starts", extra={"schema": settings.schema_name, "broker": self._publisher is not None})
-        self._spawn(
-            "time",
-            Keeper("time", self._link("time"), time_steps(counters, self._owed), settings.relay, stop=self._stop).run,
-        )
+        self._spawn("time", self._time())
         hints = [hint_step(self._publisher, settings.relay, counters, self._owed)]
         self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
         if self._publisher is None:
@@ -107,6 +106,19 @@ class _Relay:
         else:
             self._publisher.start()
             self._spawn("release", self._release(self._publisher))
+
+    def _time(self) -> Callable[[], None]:
+        """Return the time-keeping thread's whole life: sweep, and say that the process lives, and left."""
+        link, presence = self._link("time"), Presence(Role.RELAY, worker_identity())
+        steps = [*time_steps(self._counters, self._owed), presence.tell]
+        keeper = Keeper("time", link, steps, self._settings.relay, stop=self._stop)
+
+        def live() -> None:
+            keeper.run()
+            presence.leave(link)
+            link.close()
+
+        return live
 
     def _make_publisher(self) -> Publisher | None:
         address = self._settings.amqp()

@@ -15,6 +15,7 @@ from outbox_schemas.errors import (
     SubmissionUnresolved,
 )
 from outbox_schemas.exactness import digest
+from outbox_schemas.explanations import Explanation, Finding, Reason
 from outbox_schemas.hint import BadHint, decode_hint, encode_hint
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES, Document, Payload
 from outbox_schemas.states import ENDED, TRANSITIONS, Event, JobState, Outcome, Phase, next_states
@@ -41,6 +42,8 @@ __all__ = [
     "Document",
     "ErrorView",
     "Event",
+    "Explanation",
+    "Finding",
     "HandlerError",
     "InvalidSubmission",
     "JobNotFound",
@@ -56,6 +59,7 @@ __all__ = [
     "Payload",
     "PayloadError",
     "Phase",
+    "Reason",
     "SchemaMismatch",
     "SettingsError",
     "SubmissionUnresolved",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outbox.cli import explain
+from outbox.reasons import NO_HANDLER
 from outbox.trouble import AGAIN, Fault
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
@@ -14,7 +14,7 @@ GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_tex
 
 @pytest.mark.parametrize(
     "text",
-    [fault.value.partition(";")[0] for fault in Fault] + [AGAIN, explain.NO_HANDLER],
+    [fault.value.partition(";")[0] for fault in Fault] + [AGAIN, NO_HANDLER],
 )
 def test_events_are_quoted_as_they_are(text: str) -> None:
     """Each kind of database trouble stands in the guide in the log's own words."""

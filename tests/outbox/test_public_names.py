@@ -9,9 +9,9 @@ import sys
 import pytest
 
 NAMES = {
-    "outbox": """InvalidSubmission JobNotFound JobRef JobState JobView LogicalKeyConflict NameRefused OutboxError
-        Payload PayloadError SettingsError SubmissionUnresolved cancel enqueue enqueue_async enqueue_many find_job
-        get_job get_job_async""",
+    "outbox": """Explanation InvalidSubmission JobNotFound JobRef JobState JobView LogicalKeyConflict NameRefused
+        OutboxError Payload PayloadError SettingsError SubmissionUnresolved cancel enqueue enqueue_async enqueue_many
+        explain find_job get_job get_job_async""",
     "outbox_consumer": """AsyncHandler Handler HandlerError Job LeaseLost RetryPolicy RetryableError TerminalError
         ThrottledError run_consumer""",
     "outbox_relay": "run",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,11 +12,13 @@ import psycopg
 import pytest
 
 from outbox.leasing import Ability, Worker, claim
+from outbox.presence import Role, list_processes
 from outbox.relaying import ReleasedHint, release
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, hint_step, time_steps
 from outbox_relay.messages import Message, Outcome, Settled
 from outbox_relay.release_loop import ReleaseLoop
+from support.database import Database
 
 from .test_publishing import released
 
@@ -216,3 +219,15 @@ def test_database_cut_is_survived(database, settings, submit, start, broker, eve
     second = submit(1)
     assert eventually(broker.hints) == second
     assert caplog.text.count("the database is away or busy") <= 3
+
+
+def test_a_relay_is_listed_while_it_runs(
+    database: Database, settings: Any, start: Any, eventually: Callable[..., Any]
+) -> None:
+    """It tells that it lives, and takes itself off the list at its end."""
+    link = database.link("test/list")
+    running = start(settings)
+    [found] = eventually(lambda: list_processes(link))
+    assert (found.role, found.queues, found.runs, found.live) == (Role.RELAY, (), (), True)
+    running.stop()
+    assert list_processes(link) == []

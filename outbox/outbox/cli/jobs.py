@@ -1,25 +1,25 @@
-"""`outbox jobs`: list jobs, show one with what it waits for, cancel one."""
+"""`outbox jobs`: list jobs, show one with what it waits for, explain why one waits, cancel one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from uuid import UUID
 
 import click
 from sqlalchemy.pool import NullPool
 
 from outbox.cancelling import cancel
-from outbox.cli.explain import waits_for
+from outbox.cli.explain import explanation_lines
 from outbox.cli.failures import FAILED
 from outbox.cli.output import STATEMENT_TIMEOUT_S, connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
 from outbox.errors import JobNotFound
+from outbox.explaining import explain_job
 from outbox.masking import masked_line, printable
-from outbox.reading import database_time, list_jobs, show_job
+from outbox.reading import list_jobs, show_job
 from outbox.settings import Settings
 from outbox.statements import statements_for
-from outbox_schemas import AttemptView, ErrorView, JobState, JobView
+from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView
 
 __all__ = ["jobs"]
 
@@ -29,7 +29,7 @@ MESSAGE_LIMIT = 300
 @click.group()
 @json_option
 def jobs() -> None:
-    """List jobs, show one, cancel one. Payloads are never read."""
+    """List jobs, show one, explain why one waits, cancel one. Payloads are never read."""
 
 
 @jobs.command("list")
@@ -86,13 +86,27 @@ def show_command(settings: Settings, job_id: UUID, *, tree: bool) -> None:
         show_tree(settings, job_id)
         return
     with connect(settings) as link:
-        now = database_time(link)
         found = show_job(link, job_id)
-    if found is None:
-        raise JobNotFound(job_id)
-    job, attempts = found
-    data = {"job": job, "attempts": attempts, "waits_for": waits_for(job, now), "database_time": now}
-    show(data, lambda: _job_lines(job, attempts, now))
+        if found is None:
+            raise JobNotFound(job_id)
+        job, attempts = found
+        why = explain_job(link, job)
+    data = {"job": job, "attempts": attempts, "waits_for": why.text, "explanation": why, "database_time": why.at}
+    show(data, lambda: _job_lines(job, attempts, why))
+
+
+@jobs.command("explain")
+@click.argument("job_id", metavar="ID", type=click.UUID)
+@json_option
+@pass_settings
+def explain_command(settings: Settings, job_id: UUID) -> None:
+    """Say why a job doesn't run, what unblocks it, and when. Exit code 1: no such job."""
+    with connect(settings) as link:
+        found = show_job(link, job_id)
+        if found is None:
+            raise JobNotFound(job_id)
+        why = explain_job(link, found[0])
+    show(why, lambda: explanation_lines(why))
 
 
 @jobs.command("cancel")
@@ -121,11 +135,11 @@ def _cancel_line(job: JobView) -> str:
     return f"{job.id} had ended already: {job.state}, {instant(job.finished_at)}; nothing was changed"
 
 
-def _job_lines(job: JobView, attempts: list[AttemptView], now: datetime) -> Iterator[str]:
+def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> Iterator[str]:
     facts: dict[str, object] = {
         "job": job.id,
         "state": job.state,
-        "waits for": waits_for(job, now),
+        "waits for": why.text,
         "kind": f"{job.kind} (version {job.version})",
         "key": job.logical_key,
         "tenant": job.tenant,

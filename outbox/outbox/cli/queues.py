@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from outbox.cli.explain import span
 from outbox.cli.output import connect, json_option, pass_settings, show, table
 from outbox.reading import list_queues
 from outbox.settings import Settings
+from outbox.spans import span
 
 __all__ = ["queues"]
 

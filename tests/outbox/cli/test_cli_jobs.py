@@ -11,6 +11,9 @@ import pytest
 from sqlalchemy import Engine
 
 from outbox.cli import root
+from outbox.identity import worker_identity
+from outbox.leasing import Ability
+from outbox.presence import Presence, Role
 from outbox.writer import enqueue
 from outbox_schemas import Payload
 
@@ -77,11 +80,41 @@ def test_show_tells_what_a_job_waits_for(run: Any, engine: Engine) -> None:
     later = submit(engine, "later", run_at=datetime.now(UTC) + timedelta(hours=2))
     code, shown, _ = run("jobs", "show", str(soon))
     assert code == 0
-    assert "the relay: owed, a hint goes out next" in shown
+    assert "a consumer that can run it: none was seen lately" in shown
     code, shown, _ = run("jobs", "show", str(later), "--json")
     answer = json.loads(shown)
     assert "due in 1 h 59 min" in answer["waits_for"] or "due in 2 h" in answer["waits_for"]
     assert (answer["job"]["id"], answer["job"]["state"], answer["attempts"]) == (str(later), "ready", [])
+
+
+def test_explain_tells_why_and_what_unblocks(run: Any, engine: Engine) -> None:
+    """People get a sentence and what ends it, programs a code; an unknown job has exit code 1."""
+    later = submit(engine, "later", run_at=datetime(2990, 1, 1, tzinfo=UTC))
+    code, shown, _ = run("jobs", "explain", str(later))
+    assert code == 0
+    assert "its time: ready, due in" in shown
+    assert "until:        2990-01-01 00:00:00Z" in shown
+    assert "unblocked by: time" in shown
+    answer = json.loads(run("jobs", "explain", str(later), "--json")[1])
+    assert (answer["code"], answer["until"], answer["also"]) == ("not_due", "2990-01-01T00:00:00Z", [])
+    assert json.loads(run("jobs", "show", str(later), "--json")[1])["explanation"]["code"] == "not_due"
+    assert run("jobs", "explain", str(uuid4()))[0] == 1
+
+
+def test_who_works_here(run: Any, database: Any) -> None:
+    """Consumers and relays are listed with what they run; those not seen for a minute only if asked for."""
+    link = database.link()
+    Presence(Role.RELAY, worker_identity()).tell(link)
+    ability = Ability("probe", 2, 9, 1, "h")
+    Presence(Role.CONSUMER, worker_identity(), queues=["a", "b"], abilities=[ability]).tell(link)
+    shown = run("consumers")[1].splitlines()
+    assert len(shown) == 3
+    assert "a,b" in shown[1]
+    assert "probe 2" in shown[1]
+    database.rows("UPDATE {s}.processes SET seen_at = seen_at - interval '2 min' WHERE role = 'consumer'")
+    answer = json.loads(run("consumers", "--json")[1])
+    assert (answer["consumers"], len(answer["relays"])) == ([], 1)
+    assert json.loads(run("consumers", "--json", "--all")[1])["consumers"][0]["live"] is False
 
 
 def test_show_of_an_unknown_job(run: Any) -> None:

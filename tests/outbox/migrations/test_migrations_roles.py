@@ -21,15 +21,17 @@ SCHEMA = 'weird "name" %s $function$ :x é'
 
 # Which process runs which statements.
 RELEASING = "due_queues due_again release unrelease overdue_hints recover_hints stray_hints"
-KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid"
+LIVING = "announce depart"
+KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING}"
 CLAIMING = "claim own_claims refuse"
 ENDING = "complete complete_one same_transaction retry fail attempt_outcomes"
 WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint"
 USED_BY = {
-    "writer": "enqueue enqueue_one enqueue_new find_committed get_job",
+    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings",
     "relay": f"{KEEPING} wake_place",
     "consumer": f"{KEEPING} {WORKING}",
-    "operator": "get_job list_jobs list_correlated list_attempts job_tree queue_overview cancel",
+    "operator": "get_job list_jobs list_correlated list_attempts job_tree queue_overview cancel surroundings "
+    "list_processes",
 }
 
 

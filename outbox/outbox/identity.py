@@ -1,4 +1,4 @@
-"""Who a consumer process is, for people who read the history. Ownership rests on lease tokens alone."""
+"""Who one of our processes is, for people who read the history. Ownership rests on lease tokens alone."""
 
 from __future__ import annotations
 

@@ -1,0 +1,47 @@
+"""Why is it not running? Reads what decides it, and asks `outbox.reasons`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from outbox.link import Link
+from outbox.presence import LIVE_S
+from outbox.reading import get_job
+from outbox.reasons import AHEAD_LIMIT, Surroundings, explanation_of
+from outbox.statements import statements_for
+from outbox.writer import Target, connection_of, schema_of
+from outbox_schemas import Explanation, JobNotFound, JobView
+
+__all__ = ["explain", "explain_job"]
+
+
+def explain(target: Target, job_id: UUID, *, schema: str | None = None) -> Explanation:
+    """Return why a job doesn't run (or that it runs, or how it ended) as the caller's transaction sees it.
+
+    Processes are known by the sign of life that each gives every ten seconds; one that ended badly is forgotten a
+    minute later. The caller needs SELECT on `jobs`, `outbox`, `effects` and `processes`.
+
+    Raises:
+        JobNotFound: no job has this id.
+        NameRefused: `job_id` is not a UUID.
+    """
+    job = get_job(target, job_id, schema=schema)
+    if job is None:
+        raise JobNotFound(job_id)
+    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    return _explained(job, lambda parameters: statements.run_within(connection, "surroundings", parameters))
+
+
+def explain_job(link: Link, job: JobView) -> Explanation:
+    """Return the same for a job that was read just now, on a link."""
+    return _explained(job, lambda parameters: link.run("surroundings", **parameters))
+
+
+def _explained(job: JobView, read: Callable[[dict[str, Any]], list[Any]]) -> Explanation:
+    of_job = {"job_id": job.id, "queue": job.queue, "kind": job.kind, "version": job.version}
+    row = read(of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT})[0]
+    return explanation_of(
+        job, Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, tuple(row.open_effects))
+    )

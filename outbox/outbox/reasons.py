@@ -1,0 +1,220 @@
+"""Why a job doesn't run: a pure function of its rows, the database's time, and who works here.
+
+The one place that decides it. The first reason that holds is the answer; what else holds stands in `also`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from outbox.masking import printable
+from outbox.remedies import REMEDIES
+from outbox.spans import span
+from outbox_schemas import ENDED, Explanation, Finding, JobState, JobView, OwedView, Phase, Reason
+
+__all__ = ["AHEAD_LIMIT", "NOT_DUE", "NO_HANDLER", "UNKNOWN_KEY", "Surroundings", "explanation_of"]
+
+# As the statements that give hints back write them.
+NO_HANDLER = "no handler here for its kind and version"
+NOT_DUE = "not due"
+UNKNOWN_KEY = "unknown key"
+# As an attempt ends whose external effect may or may not have happened.
+ON_HOLD = "effect_on_hold"
+
+# Further than this nobody counts how many jobs stand before one.
+AHEAD_LIMIT = 1000
+# A relay releases what is due within milliseconds; consumers with free slots do it after about four seconds.
+_PROMPT_S = 5.0
+_NEAR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What decides beside the job's own rows.
+
+    Attributes:
+        now: the database's time.
+        relays: relays seen lately.
+        consumers: consumers seen lately.
+        able: those of them that work for the job's queue and run its kind and version.
+        ahead: due hints that stand before its own in its queue, counted up to `AHEAD_LIMIT`.
+        open_effects: its effects that are not confirmed.
+    """
+
+    now: datetime
+    relays: int = 0
+    consumers: int = 0
+    able: int = 0
+    ahead: int = 0
+    open_effects: tuple[str, ...] = ()
+
+
+def explanation_of(job: JobView, around: Surroundings) -> Explanation:
+    """Return why `job` doesn't run, or that it runs, or how it ended."""
+    first, *rest = _findings(job, around)
+    return Explanation(**dict(first), job_id=job.id, state=job.state, at=around.now, also=tuple(rest))
+
+
+def _findings(job: JobView, around: Surroundings) -> Iterator[Finding]:
+    if job.state in ENDED:
+        yield _ended(job, around)
+    elif job.owed is None:
+        text = "nothing, which is a defect: it has not ended and yet has no outbox row"
+        yield _finding(Reason.NOTHING_OWED, text)
+    elif (job.state is JobState.RUNNING) != (job.owed.phase is Phase.LEASED):
+        text = f"nothing, which is a defect: it is {job.state} and yet its outbox row is {job.owed.phase}"
+        yield _finding(Reason.PHASE_MISMATCH, text)
+    elif job.state is JobState.RUNNING:
+        yield from _leased(job, job.owed, around)
+    else:
+        yield from _waiting(job, job.owed, around)
+
+
+def _ended(job: JobView, around: Surroundings) -> Finding:
+    since = job.finished_at
+    if job.state is JobState.SUCCEEDED:
+        return _finding(Reason.SUCCEEDED, "nothing: it has succeeded", since=since)
+    if job.state is JobState.CANCELLED:
+        who = printable(job.cancel_requested_by or "someone")
+        return _finding(Reason.CANCELLED, f"nothing: it was cancelled by {who}", since=since)
+    if job.last_error is not None and job.last_error.code == ON_HOLD:
+        names = ", ".join(map(printable, around.open_effects)) or "an effect"
+        text = f"a person: nobody knows whether its effect has happened ({names}), so it is on hold"
+        return _finding(Reason.EFFECT_ON_HOLD, text, since=since)
+    cause = "" if job.last_error is None else f" ({printable(job.last_error.code)})"
+    return _finding(Reason.FAILED, f"a person: it has failed{cause} and is not tried again by itself", since=since)
+
+
+def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
+    now = around.now
+    if job.deadline_at is not None and job.deadline_at <= now:
+        text = f"the relay: its deadline passed {span(_seconds(job.deadline_at, now))} ago, so it fails next"
+        yield _finding(Reason.DEADLINE_PASSED, text, since=job.deadline_at)
+        yield from _no_relay(around)
+        return
+    # Here a paused queue or tenant will stand before all others, once releasing and claiming honour it.
+    if owed.due_at > now and owed.phase is Phase.OWED:
+        yield _put_off(job, owed, now)
+        if owed.last_error in {NO_HANDLER, UNKNOWN_KEY}:
+            yield from _no_consumer(job, around)
+    else:
+        yield from _due(job, owed, around)
+    yield from _deadline(job, owed, now)
+
+
+def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
+    ahead, until = span(_seconds(now, owed.due_at)), owed.due_at
+    reason = _reason(owed)
+    if reason is None and job.attempt_count and job.run_at > now:
+        error = "" if job.last_error is None else f" (it ended with {printable(job.last_error.code)})"
+        text = f"its next try: attempt {job.attempt_count} is over{error}, tried again in {ahead}"
+        return _finding(Reason.RETRY_WAITS, text, until=until)
+    if reason is None:
+        text = f"its time: ready, due in {ahead}"
+        return _finding(Reason.NOT_DUE, text, since=job.created_at, until=until)
+    code, who = Reason.HINT_REFUSED, "the relay"
+    if owed.last_error == NO_HANDLER:
+        code, who = Reason.KIND_UNSUPPORTED, "a consumer that can run it"
+    elif owed.last_error == UNKNOWN_KEY:
+        code, who = Reason.KEY_UNKNOWN, "a consumer that has its key"
+    return _finding(code, f"{who}: {reason}; offered again in {ahead}", until=until)
+
+
+def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
+    """Yield who is missing first: what is released or owed moves by itself only if there is somebody."""
+    yield from _no_consumer(job, around)
+    if owed.phase is Phase.RELEASED:
+        yield _released(owed, around.now)
+        return
+    late_s = _seconds(owed.due_at, around.now)
+    if late_s > _PROMPT_S:
+        yield from _no_relay(around)
+    text = f"the relay: owed, a hint goes out next (due for {span(late_s)})"
+    if around.ahead:
+        many = f"{around.ahead} or more" if around.ahead >= AHEAD_LIMIT else str(around.ahead)
+        text = f"its turn: {many} due before it in its queue (due for {span(late_s)})"
+    yield _finding(Reason.HINT_OWED, text + _before(owed), since=owed.due_at)
+
+
+def _released(owed: OwedView, now: datetime) -> Finding:
+    since = span(_seconds(owed.released_at, now)) if owed.released_at is not None else "some time"
+    again = _seconds(now, owed.due_at)
+    if again > 0:
+        text = f"a consumer: released {since} ago; if nobody claims it, the hint is owed again in {span(again)}"
+        return _finding(Reason.HINT_RELEASED, text + _before(owed), since=owed.released_at, until=owed.due_at)
+    text = f"the relay: released {since} ago and not claimed, so the hint is owed again next"
+    return _finding(Reason.HINT_LOST, text + _before(owed), since=owed.due_at)
+
+
+def _leased(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
+    now, expires = around.now, owed.lease_expires_at
+    who = f"attempt {job.attempt_count} by {printable(job.lease_owner or 'an unknown worker')}"
+    if job.cancel_requested_at is not None:
+        asked = printable(job.cancel_requested_by or "someone")
+        text = f"the end of {who}, which {asked} has asked to be cancelled"
+        yield _finding(Reason.CANCEL_REQUESTED, text, since=job.cancel_requested_at)
+    if expires is None or expires > now:
+        text = f"the end of {who}"
+        if expires is not None:
+            until = f"{expires.strftime('%H:%M:%SZ')}, {span(_seconds(now, expires))} from now"
+            text += f": leased until {until} unless a heartbeat renews it"
+        yield _finding(Reason.RUNNING, text, since=job.lease_started_at, until=expires)
+        yield from _deadline(job, owed, now)
+        return
+    text = f"the relay: the lease of {who} expired {span(_seconds(expires, now))} ago, so the job is given back next"
+    yield _finding(Reason.LEASE_EXPIRED, text, since=expires)
+    if not around.consumers:
+        yield from _no_relay(around)
+
+
+def _deadline(job: JobView, owed: OwedView, now: datetime) -> Iterator[Finding]:
+    if job.deadline_at is None:
+        return
+    left = _seconds(now, job.deadline_at)
+    if job.state is JobState.RUNNING:
+        if left <= 0:
+            text = f"its deadline passed {span(-left)} ago: this attempt may still finish, there is no other"
+            yield _finding(Reason.DEADLINE_PASSED, text, since=job.deadline_at)
+        return
+    if owed.phase is Phase.OWED and owed.due_at >= job.deadline_at:
+        text = f"its deadline comes first, in {span(left)}: then it fails"
+        yield _finding(Reason.DEADLINE_NEARS, text, until=job.deadline_at)
+    elif left <= _NEAR_S:
+        text = f"its deadline: what has not started in {span(left)} fails"
+        yield _finding(Reason.DEADLINE_NEARS, text, until=job.deadline_at)
+
+
+def _no_consumer(job: JobView, around: Surroundings) -> Iterator[Finding]:
+    if around.able:
+        return
+    seen = f"none of the {around.consumers} seen lately" if around.consumers else "none was seen lately that"
+    work = f"works for queue {printable(job.queue)} and runs {printable(job.kind)} version {job.version}"
+    text = f"a consumer that can run it: {seen} {work}"
+    yield _finding(Reason.NO_CONSUMER, text)
+
+
+def _no_relay(around: Surroundings) -> Iterator[Finding]:
+    if not around.relays:
+        yield _finding(Reason.NO_RELAY, "a relay: none was seen lately")
+
+
+def _reason(owed: OwedView) -> str | None:
+    """Return why the last hint came to nothing; one that only came too early says nothing about what is awaited."""
+    if owed.last_error is None or owed.last_error == NOT_DUE:
+        return None
+    return printable(owed.last_error)
+
+
+def _before(owed: OwedView) -> str:
+    reason = _reason(owed)
+    return "" if reason is None else f"; before: {reason}"
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    return (end - start).total_seconds()
+
+
+def _finding(code: Reason, text: str, *, since: datetime | None = None, until: datetime | None = None) -> Finding:
+    return Finding(code=code, text=text, since=since, until=until, unblocked_by=REMEDIES[code])

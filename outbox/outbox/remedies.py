@@ -1,0 +1,35 @@
+"""What ends each reason for which a job waits: words for people, once for the program and for the guide."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from outbox_schemas import Reason
+
+__all__ = ["REMEDIES"]
+
+REMEDIES = MappingProxyType(
+    {
+        Reason.NOT_DUE: "time",
+        Reason.RETRY_WAITS: "time: it is tried again by itself",
+        Reason.DEADLINE_PASSED: "a relay or a consumer, which fails it within seconds",
+        Reason.DEADLINE_NEARS: "nothing: if it can't start before its deadline, it fails then",
+        Reason.NO_CONSUMER: "a consumer of its queue with a handler for its kind and version: start or deploy one",
+        Reason.NO_RELAY: "a relay: start `outbox relay`, and see that it reaches both servers",
+        Reason.KIND_UNSUPPORTED: "a consumer with a handler for its kind and version: start or deploy one",
+        Reason.KEY_UNKNOWN: "a consumer that has the key its payload is encrypted with: give it the key",
+        Reason.HINT_OWED: "a relay, within moments; or a consumer with free slots, after about four seconds",
+        Reason.HINT_REFUSED: "a relay, once the broker takes messages again: look at the broker's log and limits",
+        Reason.HINT_RELEASED: "a consumer with a free slot, which the hint has been sent to",
+        Reason.HINT_LOST: "a relay, which owes the hint again by itself once the broker no longer holds it",
+        Reason.RUNNING: "the end of the attempt",
+        Reason.LEASE_EXPIRED: "a relay, within about two seconds; or a consumer, within five",
+        Reason.CANCEL_REQUESTED: "its worker, which is told at its next heartbeat or check",
+        Reason.SUCCEEDED: "nothing: succeeded is final",
+        Reason.CANCELLED: "nothing, unless a person redrives it",
+        Reason.FAILED: "a person: mend the cause, then redrive it",
+        Reason.EFFECT_ON_HOLD: "a person: find out whether the effect has happened, and resolve it with the evidence",
+        Reason.NOTHING_OWED: "a person: this is a defect; `outbox doctor --fix` mends it",
+        Reason.PHASE_MISMATCH: "a person: this is a defect; `outbox doctor --fix` mends it",
+    }
+)

@@ -1,0 +1,74 @@
+"""Why a job doesn't run: the reasons by their stable codes, and the answer that is made of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from outbox_schemas.states import JobState
+
+__all__ = ["Explanation", "Finding", "Reason"]
+
+
+class Reason(StrEnum):
+    """What a job waits for, or why it waits for nothing any more. New ones may be added."""
+
+    NOT_DUE = "not_due"
+    RETRY_WAITS = "retry_waits"
+    DEADLINE_PASSED = "deadline_passed"
+    DEADLINE_NEARS = "deadline_nears"
+    NO_CONSUMER = "no_consumer"
+    NO_RELAY = "no_relay"
+    KIND_UNSUPPORTED = "kind_unsupported"
+    KEY_UNKNOWN = "key_unknown"
+    HINT_OWED = "hint_owed"
+    HINT_REFUSED = "hint_refused"
+    HINT_RELEASED = "hint_released"
+    HINT_LOST = "hint_lost"
+    RUNNING = "running"
+    LEASE_EXPIRED = "lease_expired"
+    CANCEL_REQUESTED = "cancel_requested"
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    EFFECT_ON_HOLD = "effect_on_hold"
+    NOTHING_OWED = "nothing_owed"
+    PHASE_MISMATCH = "phase_mismatch"
+
+
+class Finding(BaseModel):
+    """One reason.
+
+    Attributes:
+        code: the reason, for programs.
+        text: the reason as a sentence, for people: what the job waits for.
+        since: since when it holds, where that is known.
+        until: when it ends by itself; None where it doesn't, or nobody can know.
+        unblocked_by: what ends it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    code: Reason
+    text: str
+    since: datetime | None = None
+    until: datetime | None = None
+    unblocked_by: str
+
+
+class Explanation(Finding):
+    """Why a job doesn't run: the reason that counts, and in `also` what else stands in the way, in order.
+
+    Attributes:
+        job_id: the job.
+        state: the job's state at that moment.
+        at: that moment, by the database's clock.
+    """
+
+    job_id: UUID
+    state: JobState
+    at: datetime
+    also: tuple[Finding, ...] = ()

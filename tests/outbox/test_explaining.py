@@ -1,0 +1,217 @@
+"""Why a job doesn't run, told of real jobs in constructed situations, by a clock that the test drives."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from outbox import Explanation, JobNotFound, cancel, enqueue, explain
+from outbox.ending import complete, fail, retry
+from outbox.identity import worker_identity
+from outbox.leasing import Ability, refuse
+from outbox.link import Link
+from outbox.presence import LIVE_S, Presence, Role
+from outbox.relaying import recover_hints
+from outbox_schemas import Reason
+from support.database import Database
+from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+
+@pytest.fixture
+def still(database: Database) -> datetime:
+    """Hold the clock still and return its time."""
+    database.clock.stop()
+    return database.clock.now()
+
+
+def why(database: Database, job_id: UUID) -> Explanation:
+    """Ask as a service does, on a connection of its own."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        return explain(connection, job_id)
+
+
+def codes(found: Explanation) -> list[str]:
+    """Return all reasons in order."""
+    return [found.code, *(also.code for also in found.also)]
+
+
+def staff(link: Link, *, relays: int = 1, abilities: list[Ability] | None = None) -> None:
+    """Announce relays and, unless there are no abilities, a consumer."""
+    for _ in range(relays):
+        Presence(Role.RELAY, worker_identity()).tell(link)
+    able = ABILITIES if abilities is None else abilities
+    if able:
+        Presence(Role.CONSUMER, worker_identity(), queues=["notes"], abilities=able).tell(link)
+
+
+def test_not_due(database: Database, link: Link, still: datetime) -> None:
+    """A job of the future waits for its time, whoever works here."""
+    [job_id] = submit(database, run_at=still + timedelta(hours=2))
+    found = why(database, job_id)
+    assert (found.code, found.until, found.since) == (Reason.NOT_DUE, still + timedelta(hours=2), still)
+
+
+def test_waiting_for_a_retry(database: Database, link: Link, still: datetime) -> None:
+    """After a failed attempt it is tried again at a known time."""
+    [claimed] = running(database, link)
+    retry(link, [(claimed.lease, BROKEN, 40)])
+    found = why(database, claimed.lease.job_id)
+    assert (found.code, found.until) == (Reason.RETRY_WAITS, still + timedelta(seconds=40))
+    assert BROKEN.code in found.text
+
+
+def test_hint_owed(database: Database, link: Link, still: datetime) -> None:
+    """A due job waits for the relay; the ones before it are counted."""
+    staff(link)
+    ids = submit(database, 3)
+    assert codes(why(database, ids[0])) == [Reason.HINT_OWED]
+    last = why(database, ids[2])
+    assert (last.code, last.since, last.until) == (Reason.HINT_OWED, still, None)
+    assert "2 due before it" in last.text
+
+
+def test_nobody_works_here(database: Database, link: Link, still: datetime) -> None:
+    """A job that is due for long names the consumer, then the relay, that is missing."""
+    [job_id] = submit(database)
+    database.clock.advance(60)
+    assert codes(why(database, job_id)) == [Reason.NO_CONSUMER, Reason.NO_RELAY, Reason.HINT_OWED]
+
+
+def test_no_consumer_for_its_kind_queue_or_version(database: Database, link: Link, still: datetime) -> None:
+    """A consumer of another queue, kind or version doesn't count."""
+    one = ABILITIES[0]
+    staff(link, abilities=[Ability("test.other", 1, 9, 1, "h"), Ability(one.kind, 2, 9, 1, "h")])
+    Presence(Role.CONSUMER, worker_identity(), queues=["others"], abilities=ABILITIES).tell(link)
+    [job_id] = submit(database)
+    found = why(database, job_id)
+    assert codes(found) == [Reason.NO_CONSUMER, Reason.HINT_OWED]
+    assert "none of the 2 seen lately works for queue notes and runs test.note version 1" in found.text
+    staff(link)
+    assert codes(why(database, job_id)) == [Reason.HINT_OWED]
+
+
+def test_who_died_is_gone_after_a_minute(database: Database, link: Link, still: datetime) -> None:
+    """A consumer that gives no sign of life any more counts for a minute."""
+    staff(link)
+    database.clock.advance(LIVE_S - 1)
+    [job_id] = submit(database)
+    assert why(database, job_id).code is Reason.HINT_OWED
+    database.clock.advance(2)
+    assert why(database, job_id).code is Reason.NO_CONSUMER
+
+
+def test_released_and_not_claimed(database: Database, link: Link, still: datetime) -> None:
+    """A hint that is out awaits a claim, and is owed again at a known time."""
+    staff(link)
+    [job_id] = submit(database)
+    release_all(link)
+    found = why(database, job_id)
+    assert (codes(found), found.since) == ([Reason.HINT_RELEASED], still)
+    assert found.until == still + timedelta(seconds=10)
+
+
+def test_hint_lost(database: Database, link: Link, still: datetime) -> None:
+    """Past that time it counts as lost, and is owed again with that as the reason of before."""
+    staff(link)
+    [job_id] = submit(database)
+    release_all(link)
+    database.clock.advance(11)
+    assert codes(why(database, job_id)) == [Reason.HINT_LOST]
+    recover_hints(link, None, busy_after_s=300, batch=10)
+    found = why(database, job_id)
+    assert found.code is Reason.HINT_OWED
+    assert found.text.endswith("before: hint lost")
+
+
+def test_claimed_until(database: Database, link: Link, still: datetime) -> None:
+    """A running job names its worker and its lease's end."""
+    [claimed] = running(database, link)
+    found = why(database, claimed.lease.job_id)
+    assert (codes(found), found.since) == ([Reason.RUNNING], still)
+    assert found.until == still + timedelta(seconds=LEASE_S)
+    assert "attempt 1 by worker-1" in found.text
+
+
+def test_lease_expired(database: Database, link: Link, still: datetime) -> None:
+    """A lease that ended without its worker waits for whoever recovers it."""
+    [claimed] = running(database, link)
+    database.clock.advance(LEASE_S + 5)
+    found = why(database, claimed.lease.job_id)
+    assert codes(found) == [Reason.LEASE_EXPIRED, Reason.NO_RELAY]
+    assert found.since == still + timedelta(seconds=LEASE_S)
+
+
+def test_deadline_passed(database: Database, link: Link, still: datetime) -> None:
+    """What did not start before its deadline fails next; until then the deadline is told beforehand."""
+    staff(link)
+    [job_id] = submit(database, deadline=still + timedelta(seconds=30))
+    near = why(database, job_id)
+    assert codes(near) == [Reason.HINT_OWED, Reason.DEADLINE_NEARS]
+    assert near.also[0].until == still + timedelta(seconds=30)
+    database.clock.advance(31)
+    found = why(database, job_id)
+    assert (codes(found), found.since) == ([Reason.DEADLINE_PASSED], still + timedelta(seconds=30))
+
+
+def test_kind_unsupported(database: Database, link: Link, still: datetime) -> None:
+    """A consumer that was handed a hint it can't serve has said so."""
+    staff(link, abilities=[Ability("test.other", 1, 9, 1, "h")])
+    [job_id] = submit(database)
+    release_all(link)
+    refuse(link, [job_id], [Ability("test.other", 1, 9, 1, "h")], pause_s=2, pause_max_s=60)
+    found = why(database, job_id)
+    assert codes(found) == [Reason.KIND_UNSUPPORTED, Reason.NO_CONSUMER]
+    assert found.until == still + timedelta(seconds=2)
+
+
+@pytest.mark.parametrize(("words", "code"), [("unknown key", Reason.KEY_UNKNOWN), ("nacked", Reason.HINT_REFUSED)])
+def test_given_back_with_a_reason(database: Database, link: Link, still: datetime, words: str, code: Reason) -> None:
+    """The reason of whoever gave the hint back decides, and when it is offered again."""
+    staff(link)
+    [job_id] = submit(database)
+    later = still + timedelta(seconds=8)
+    database.rows("UPDATE {s}.outbox SET last_error = %s, due_at = %s", words, later)
+    found = why(database, job_id)
+    assert (codes(found), found.until) == ([code], later)
+
+
+def test_cancelled(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
+    """A cancelled job names who."""
+    [job_id] = submit(database)
+    with engine.begin() as connection:
+        cancel(connection, job_id, by="ops", reason="wrong month")
+    found = why(database, job_id)
+    assert (found.code, found.since) == (Reason.CANCELLED, still)
+    assert "ops" in found.text
+
+
+def test_dead(database: Database, link: Link, still: datetime) -> None:
+    """A failed job is dead since a known time because of a code."""
+    [claimed] = running(database, link)
+    fail(link, [(claimed.lease, BROKEN)])
+    found = why(database, claimed.lease.job_id)
+    assert (found.code, found.since) == (Reason.FAILED, still)
+    assert f"({BROKEN.code})" in found.text
+
+
+def test_succeeded(database: Database, link: Link, still: datetime) -> None:
+    """A job that is done waits for nothing."""
+    [claimed] = running(database, link)
+    complete(link, [claimed.lease])
+    found = why(database, claimed.lease.job_id)
+    assert (codes(found), found.since) == ([Reason.SUCCEEDED], still)
+
+
+def test_a_session_will_do_and_an_unknown_job_is_an_error(database: Database) -> None:
+    """The caller's session is read, what it has not committed included."""
+    with Session(database.engine()) as session:
+        ref = enqueue(session, Note(key="k"))
+        assert explain(session, ref.id).state == "ready"
+        with pytest.raises(JobNotFound):
+            explain(session, uuid4())

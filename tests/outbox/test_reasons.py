@@ -1,0 +1,320 @@
+"""What a job waits for is decided for every state and phase, by its rows and what surrounds them alone."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from outbox.reasons import AHEAD_LIMIT, NO_HANDLER, NOT_DUE, UNKNOWN_KEY, Surroundings, explanation_of
+from outbox.remedies import REMEDIES
+from outbox.spans import span
+from outbox_schemas import ErrorView, JobState, JobView, OwedView, Phase, Reason
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def job(state: JobState = JobState.READY, owed: OwedView | None = None, **fields: Any) -> JobView:
+    """Return a job in `state`."""
+    base = dict.fromkeys(JobView.model_fields) | {
+        "id": UUID(int=1),
+        "tenant": "default",
+        "kind": "k",
+        "logical_key": "key",
+        "version": 1,
+        "queue": "default",
+        "priority": 0,
+        "attempt_count": 0,
+        "uncharged_attempts": 0,
+        "run_at": NOW,
+        "created_at": NOW,
+    }
+    return JobView(**(base | {"state": state, "owed": owed} | fields))
+
+
+def owed(
+    phase: Phase,
+    due_in_s: float = 0,
+    released_ago_s: float | None = None,
+    lease_left_s: float | None = None,
+    last_error: str | None = None,
+) -> OwedView:
+    """Return an outbox row in `phase`."""
+    return OwedView(
+        phase=phase,
+        due_at=NOW + timedelta(seconds=due_in_s),
+        released_at=None if released_ago_s is None else NOW - timedelta(seconds=released_ago_s),
+        release_count=1,
+        lease_expires_at=None if lease_left_s is None else NOW + timedelta(seconds=lease_left_s),
+        last_error=last_error,
+    )
+
+
+STAFFED = Surroundings(NOW, relays=1, consumers=3, able=2)
+ALONE = Surroundings(NOW)
+FOREIGN = Surroundings(NOW, relays=1, consumers=3)
+READY, RUNNING = JobState.READY, JobState.RUNNING
+NOBODY = "a consumer that can run it: none was seen lately that works for queue default and runs k version 1"
+NONE_ABLE = "a consumer that can run it: none of the 3 seen lately works for queue default and runs k version 1"
+
+
+def error(code: str) -> ErrorView:
+    """Return an error of that code."""
+    return ErrorView(error_class="unknown", code=code, message="a message that may hold anything")
+
+
+SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
+    (job(owed=owed(Phase.OWED, 5)), ALONE, "its time: ready, due in 5.0 s", [Reason.NOT_DUE]),
+    (
+        job(owed=owed(Phase.OWED, 5, last_error=NOT_DUE)),
+        STAFFED,
+        "its time: ready, due in 5.0 s",
+        [Reason.NOT_DUE],
+    ),
+    (
+        job(owed=owed(Phase.OWED, 90), deadline_at=NOW + timedelta(seconds=30)),
+        STAFFED,
+        "its time: ready, due in 1 min 30 s",
+        [Reason.NOT_DUE, Reason.DEADLINE_NEARS],
+    ),
+    (
+        job(
+            owed=owed(Phase.OWED, 30),
+            attempt_count=2,
+            run_at=NOW + timedelta(seconds=30),
+            last_error=error("Timeout"),
+        ),
+        STAFFED,
+        "its next try: attempt 2 is over (it ended with Timeout), tried again in 30 s",
+        [Reason.RETRY_WAITS],
+    ),
+    (
+        job(owed=owed(Phase.OWED, 2, last_error=NO_HANDLER)),
+        FOREIGN,
+        "a consumer that can run it: no handler here for its kind and version; offered again in 2.0 s",
+        [Reason.KIND_UNSUPPORTED, Reason.NO_CONSUMER],
+    ),
+    (
+        job(owed=owed(Phase.OWED, 2, last_error=NO_HANDLER)),
+        STAFFED,
+        "a consumer that can run it: no handler here for its kind and version; offered again in 2.0 s",
+        [Reason.KIND_UNSUPPORTED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, 2, last_error=UNKNOWN_KEY)),
+        STAFFED,
+        "a consumer that has its key: unknown key; offered again in 2.0 s",
+        [Reason.KEY_UNKNOWN],
+    ),
+    (
+        job(owed=owed(Phase.OWED, 2, last_error="the broker refused the hint")),
+        STAFFED,
+        "the relay: the broker refused the hint; offered again in 2.0 s",
+        [Reason.HINT_REFUSED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -0.2, last_error="hint\x1b lost")),
+        STAFFED,
+        "the relay: owed, a hint goes out next (due for 0.2 s); before: hint lost",
+        [Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -65)),
+        STAFFED,
+        "the relay: owed, a hint goes out next (due for 1 min 5 s)",
+        [Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -65)),
+        Surroundings(NOW, relays=1, consumers=1, able=1, ahead=412),
+        "its turn: 412 due before it in its queue (due for 1 min 5 s)",
+        [Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -65)),
+        Surroundings(NOW, relays=1, consumers=1, able=1, ahead=AHEAD_LIMIT),
+        "its turn: 1000 or more due before it in its queue (due for 1 min 5 s)",
+        [Reason.HINT_OWED],
+    ),
+    (job(owed=owed(Phase.OWED, -65)), ALONE, NOBODY, [Reason.NO_CONSUMER, Reason.NO_RELAY, Reason.HINT_OWED]),
+    (job(owed=owed(Phase.OWED, -65)), FOREIGN, NONE_ABLE, [Reason.NO_CONSUMER, Reason.HINT_OWED]),
+    (
+        job(owed=owed(Phase.OWED, -65)),
+        Surroundings(NOW, consumers=1, able=1),
+        "a relay: none was seen lately",
+        [Reason.NO_RELAY, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.RELEASED, 8, 2, last_error=NO_HANDLER)),
+        STAFFED,
+        "a consumer: released 2.0 s ago; if nobody claims it, the hint is owed again in 8.0 s; "
+        "before: no handler here for its kind and version",
+        [Reason.HINT_RELEASED],
+    ),
+    (
+        job(owed=owed(Phase.RELEASED, 8, 2)),
+        STAFFED,
+        "a consumer: released 2.0 s ago; if nobody claims it, the hint is owed again in 8.0 s",
+        [Reason.HINT_RELEASED],
+    ),
+    (job(owed=owed(Phase.RELEASED, 8, 2)), ALONE, NOBODY, [Reason.NO_CONSUMER, Reason.HINT_RELEASED]),
+    (
+        job(owed=owed(Phase.RELEASED, -1, 30)),
+        STAFFED,
+        "the relay: released 30 s ago and not claimed, so the hint is owed again next",
+        [Reason.HINT_LOST],
+    ),
+    (
+        job(owed=owed(Phase.RELEASED, 8, 2), deadline_at=NOW - timedelta(seconds=3)),
+        STAFFED,
+        "the relay: its deadline passed 3.0 s ago, so it fails next",
+        [Reason.DEADLINE_PASSED],
+    ),
+    (
+        job(RUNNING, owed(Phase.LEASED, lease_left_s=20), lease_owner="w-1", attempt_count=2),
+        STAFFED,
+        "the end of attempt 2 by w-1: leased until 12:00:20Z, 20 s from now unless a heartbeat renews it",
+        [Reason.RUNNING],
+    ),
+    (
+        job(RUNNING, owed(Phase.LEASED, lease_left_s=20), lease_owner="w-1", deadline_at=NOW - timedelta(seconds=3)),
+        STAFFED,
+        "the end of attempt 0 by w-1: leased until 12:00:20Z, 20 s from now unless a heartbeat renews it",
+        [Reason.RUNNING, Reason.DEADLINE_PASSED],
+    ),
+    (
+        job(RUNNING, owed(Phase.LEASED, lease_left_s=-3), lease_owner="w\x1b-1", attempt_count=2),
+        STAFFED,
+        "the relay: the lease of attempt 2 by w-1 expired 3.0 s ago, so the job is given back next",
+        [Reason.LEASE_EXPIRED],
+    ),
+    (
+        job(RUNNING, owed(Phase.LEASED, lease_left_s=-3), lease_owner="w", attempt_count=2),
+        ALONE,
+        "the relay: the lease of attempt 2 by w expired 3.0 s ago, so the job is given back next",
+        [Reason.LEASE_EXPIRED, Reason.NO_RELAY],
+    ),
+    (
+        job(
+            RUNNING,
+            owed(Phase.LEASED, lease_left_s=9),
+            attempt_count=1,
+            cancel_requested_at=NOW,
+            cancel_requested_by="ops",
+        ),
+        STAFFED,
+        "the end of attempt 1 by an unknown worker, which ops has asked to be cancelled",
+        [Reason.CANCEL_REQUESTED, Reason.RUNNING],
+    ),
+    (
+        job(RUNNING, owed(Phase.LEASED), attempt_count=2),
+        STAFFED,
+        "the end of attempt 2 by an unknown worker",
+        [Reason.RUNNING],
+    ),
+    (job(JobState.SUCCEEDED), STAFFED, "nothing: it has succeeded", [Reason.SUCCEEDED]),
+    (
+        job(JobState.FAILED),
+        STAFFED,
+        "a person: it has failed and is not tried again by itself",
+        [Reason.FAILED],
+    ),
+    (
+        job(JobState.FAILED, last_error=error("lease_expired")),
+        STAFFED,
+        "a person: it has failed (lease_expired) and is not tried again by itself",
+        [Reason.FAILED],
+    ),
+    (
+        job(JobState.FAILED, last_error=error("effect_on_hold")),
+        Surroundings(NOW, open_effects=("charge", "mail")),
+        "a person: nobody knows whether its effect has happened (charge, mail), so it is on hold",
+        [Reason.EFFECT_ON_HOLD],
+    ),
+    (
+        job(JobState.CANCELLED, cancel_requested_by="ops"),
+        STAFFED,
+        "nothing: it was cancelled by ops",
+        [Reason.CANCELLED],
+    ),
+    (
+        job(),
+        STAFFED,
+        "nothing, which is a defect: it has not ended and yet has no outbox row",
+        [Reason.NOTHING_OWED],
+    ),
+    (
+        job(READY, owed(Phase.LEASED, lease_left_s=9)),
+        STAFFED,
+        "nothing, which is a defect: it is ready and yet its outbox row is leased",
+        [Reason.PHASE_MISMATCH],
+    ),
+]
+
+
+@pytest.mark.parametrize(("view", "around", "expected", "codes"), SITUATIONS)
+def test_every_situation_has_its_reasons(
+    view: JobView, around: Surroundings, expected: str, codes: list[Reason]
+) -> None:
+    """The answer says who acts next, and when; what else stands in the way follows."""
+    found = explanation_of(view, around)
+    assert found.text == expected
+    assert [found.code, *(also.code for also in found.also)] == codes
+    assert (found.job_id, found.state, found.at) == (view.id, view.state, NOW)
+    assert found.unblocked_by == REMEDIES[found.code]
+
+
+def test_every_reason_occurs() -> None:
+    """No code is there that no situation has."""
+    assert {code for *_, codes in SITUATIONS for code in codes} == set(Reason) == set(REMEDIES)
+
+
+def test_an_error_s_message_stays_out() -> None:
+    """Only an error's stable code is told: its message may hold anything."""
+    for view, around, _, _ in SITUATIONS:
+        assert "anything" not in explanation_of(view, around).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-1, "0.0 s"),
+        (0.44, "0.4 s"),
+        (9.99, "10.0 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (3599.7, "1 h"),
+        (7800, "2 h 10 min"),
+        (360_000, "4 d 4 h"),
+    ],
+)
+def test_spans(seconds: float, expected: str) -> None:
+    """Spans are rounded to two units that people can read."""
+    assert span(seconds) == expected
+
+
+def test_the_words_are_those_that_the_statement_writes() -> None:
+    """The words that are told apart here stand in the statement that gives hints back."""
+    text = files("outbox").joinpath("sql/refuse.sql").read_text(encoding="utf-8")
+    assert f"'{NO_HANDLER}'" in text
+    assert f"'{NOT_DUE}'" in text
+
+
+def test_the_guide_lists_every_reason_with_its_remedy() -> None:
+    """The operating guide's table has each code, a sentence as it is printed, and what unblocks it."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
+    section = page.partition("## Why is this job not running?")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z_]+)` \| `([^`]+)` \| (.+) \|$", section, re.MULTILINE)
+    assert [code for code, _, _ in rows] == [reason.value for reason in Reason]
+    assert {code: remedy for code, _, remedy in rows} == {reason.value: text for reason, text in REMEDIES.items()}
+    said: dict[str, set[str]] = {}
+    for view, around, _, _ in SITUATIONS:
+        found = explanation_of(view, around)
+        for finding in (found, *found.also):
+            said.setdefault(finding.code, set()).add(finding.text)
+    assert not [(code, sentence) for code, sentence, _ in rows if sentence not in said[code]]
