@@ -89,8 +89,8 @@ def test_a_newer_schema_is_told_apart(installed: Connection) -> None:
         ("ALTER TABLE outbox.jobs DROP COLUMN progress", "missing: column jobs.progress"),
         ("ALTER TABLE outbox.jobs ADD COLUMN mine text", "unexpected: column jobs.mine"),
         (
-            "ALTER TABLE outbox.jobs ALTER COLUMN attempt_count TYPE bigint",
-            "different: column jobs.attempt_count: expected 'integer NOT NULL DEFAULT 0', "
+            "ALTER TABLE outbox.jobs ALTER COLUMN uncharged_attempts TYPE bigint",
+            "different: column jobs.uncharged_attempts: expected 'integer NOT NULL DEFAULT 0', "
             "found 'bigint NOT NULL DEFAULT 0'",
         ),
         (
