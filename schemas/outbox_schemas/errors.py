@@ -10,7 +10,11 @@
     ├── JobNotFound              no job has this id
     ├── SchemaMismatch           the database's tables are not the expected ones
     ├── LeaseLost                a token no longer owns its attempt
-    ├── HandlerError             a handler class is declared wrongly
+    ├── HandlerError             a handler class, or the upgrades of a payload class, are declared wrongly
+    ├── UpgradeFailed            a stored payload could not be lifted to its class's version
+    ├── RefError                 what a Ref leads to is not what it names
+    │   ├── RefMismatch          another content
+    │   └── RefCutShort          its beginning only: the transfer may have broken off
     └── BrokerError              the broker refuses what we need (not: is away)
 
 Each class has a stable machine-readable `code`. Errors are named by what happened and never carry a payload's values.
@@ -32,9 +36,13 @@ __all__ = [
     "NameRefused",
     "OutboxError",
     "PayloadError",
+    "RefCutShort",
+    "RefError",
+    "RefMismatch",
     "SchemaMismatch",
     "SettingsError",
     "SubmissionUnresolved",
+    "UpgradeFailed",
 ]
 
 
@@ -149,9 +157,43 @@ class LeaseLost(OutboxError):  # noqa: N818 - named by what happened
 
 
 class HandlerError(OutboxError):
-    """A handler class is declared wrongly; nothing was started."""
+    """A handler class, or the upgrades of a payload class, are declared wrongly; nothing was started."""
 
     code = "handler"
+
+
+class UpgradeFailed(OutboxError):  # noqa: N818 - named by what happened
+    """A function of the payload class could not lift a stored payload from `version` to the next. The message names
+    what it raised and where, and no value.
+    """
+
+    code = "payload_upgrade_failed"
+
+    def __init__(self, version: int, problem: str) -> None:
+        self.version = version
+        self.problem = problem
+        super().__init__(f"the upgrade from version {version} failed: {problem}")
+
+    def __reduce__(self) -> tuple[type[UpgradeFailed], tuple[int, str]]:
+        return type(self), (self.version, self.problem)
+
+
+class RefError(OutboxError):
+    """What a `Ref` leads to is not what it names."""
+
+    code = "ref"
+
+
+class RefMismatch(RefError):  # noqa: N818 - named by what happened
+    """The content has another digest, or is longer than it was: it has been replaced. No further try can help."""
+
+    code = "ref_mismatch"
+
+
+class RefCutShort(RefError):  # noqa: N818 - named by what happened
+    """The content ended early: it has been cut, or its transfer broke off, which another try may cure."""
+
+    code = "ref_cut_short"
 
 
 class BrokerError(OutboxError):

@@ -4,14 +4,21 @@ key.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from outbox_schemas.errors import PayloadError
 from outbox_schemas.exactness import as_stored, check_exact, is_plainly_exact, text_digest
 from outbox_schemas.names import check_key, check_name
+from outbox_schemas.redaction import redacted
+from outbox_schemas.refusals import reasons
+from outbox_schemas.revealing import holds_secret, revealed, with_secrets
+from outbox_schemas.sensitive import holds_sensitive
+from outbox_schemas.upgrading import Upgrade, check_upgrades, lift
 
 __all__ = ["MAX_PAYLOAD_BYTES", "Document", "Payload"]
 
@@ -35,7 +42,11 @@ class Payload(BaseModel):
     changes, may set `queue`, and defines `logical_key()`, the name of this piece of work within (tenant, kind).
 
     Fields must survive JSON exactly; `Decimal`, `UUID`, `date`, aware `datetime`, `bytes` and sets do, as declared
-    types.
+    types. What nobody may see is marked, `Annotated[str, Sensitive]`, or of pydantic's secret types; both are stored,
+    and masked wherever a payload is shown.
+
+    `upgrades` lifts what was stored by older versions: `{1: from_1_to_2, 2: from_2_to_3}`, functions from the stored
+    dict of one version to that of the next.
     """
 
     model_config = ConfigDict(
@@ -49,6 +60,7 @@ class Payload(BaseModel):
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     queue: ClassVar[str] = "default"
+    upgrades: ClassVar[Mapping[int, Upgrade]] = MappingProxyType({})
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -59,6 +71,27 @@ class Payload(BaseModel):
         check_name(f"{cls.__name__}.queue", cls.queue)
         if isinstance(cls.version, bool) or not isinstance(cls.version, int) or not 1 <= cls.version < 2**31:
             raise PayloadError(f"{cls.__name__}.version", "must be a whole number from 1 to 2147483647")
+        check_upgrades(cls.__name__, cls.version, cls.upgrades)
+
+    @classmethod
+    def readable_versions(cls) -> list[int]:
+        """Return the versions of stored payloads that this class can read: its own, and those with an upgrade."""
+        return sorted({*cls.upgrades, cls.version})
+
+    @classmethod
+    def from_document(cls, text: str, version: int) -> Self:
+        """Return the payload that was stored as `text` by this or an older version of the class.
+
+        A version that has no upgrade is read as it is.
+
+        Raises:
+            pydantic.ValidationError: it doesn't fit the class.
+            ValueError: it is no JSON that can be read here.
+            UpgradeFailed: a function of `upgrades` failed.
+        """
+        if version in cls.upgrades:
+            text = lift(text, version, cls.version, cls.upgrades)
+        return cls.model_validate_json(text)
 
     def logical_key(self) -> str:
         """Return the name of this piece of work; submitting it again gives back the same job.
@@ -114,8 +147,13 @@ class Payload(BaseModel):
 
     def _exact_json(self) -> str:
         try:
-            check_exact(self.model_dump(mode="python", round_trip=True, by_alias=True, warnings="error"))
-            return self.model_dump_json(round_trip=True, by_alias=True, warnings="error")
+            dumped = self.model_dump(mode="python", round_trip=True, by_alias=True, warnings="error")
+            check_exact(dumped)
+            if not holds_secret(dumped):
+                return self.model_dump_json(round_trip=True, by_alias=True, warnings="error")
+            check_exact(revealed(dumped))
+            masked = self.model_dump(mode="json", round_trip=True, by_alias=True, warnings="error")
+            return to_json(with_secrets(masked, dumped)).decode()
         except (PydanticSerializationError, ValueError, RecursionError, TypeError) as error:
             # The library's message may quote the value, so only its nature is passed on.
             raise PayloadError(
@@ -126,9 +164,8 @@ class Payload(BaseModel):
         try:
             again = type(self).model_validate_json(as_stored(text))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            path = ".".join(("payload", *map(str, first["loc"])))
-            raise PayloadError(path, f"can't be read back from JSON: {first['msg']}") from None
+            path, rule = reasons(error)[0]
+            raise PayloadError(path, f"can't be read back from JSON: {rule}") from None
         if again != self:
             raise PayloadError(
                 self._first_difference(again), "changes on its way through JSON; declare a type that survives it"
@@ -138,3 +175,10 @@ class Payload(BaseModel):
         names = type(self).model_fields
         changed = (name for name in names if getattr(self, name, None) != getattr(other, name, None))
         return f"payload.{next(changed, '?')}"
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Mask what is sensitive: a payload's text goes into logs and tracebacks."""
+        if not holds_sensitive(type(self)):
+            yield from super().__repr_args__()
+            return
+        yield from redacted(self).items()

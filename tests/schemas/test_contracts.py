@@ -48,6 +48,7 @@ def test_errors_survive_a_process_boundary() -> None:
         errors.JobNotFound(job_id),
         errors.LogicalKeyConflict(tenant="t", kind="k", logical_key="l", job_id=job_id),
         errors.SubmissionUnresolved("again"),
+        errors.UpgradeFailed(2, "it raised KeyError"),
     ):
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
@@ -55,8 +56,9 @@ def test_errors_survive_a_process_boundary() -> None:
 
 def test_the_public_names() -> None:
     """Nothing is added to or taken from the contracts by accident."""
-    names = """AttemptView BadHint BrokerError CancelResult CancelledAfter Document ENDED ErrorView Event HandlerError
-        InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict MAX_PAYLOAD_BYTES NameRefused
-        Outcome OutboxError OwedView Payload PayloadError Phase SchemaMismatch SettingsError SubmissionUnresolved
-        TRANSITIONS TreeView decode_hint digest encode_hint next_states"""
+    names = """AttemptView BadHint BrokerError CancelResult CancelledAfter Document ENDED ErrorView Event Explanation
+        Finding HandlerError InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict
+        MAX_PAYLOAD_BYTES NameRefused OutboxError Outcome OwedView Payload PayloadError Phase Reason Ref
+        RefCutShort RefError RefMismatch SchemaMismatch Sensitive SettingsError SubmissionUnresolved TRANSITIONS
+        TreeView UpgradeFailed decode_hint digest encode_hint next_states redacted shape"""
     assert sorted(outbox_schemas.__all__) == sorted(names.split())
