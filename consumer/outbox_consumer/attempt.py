@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from outbox.barriers import Barrier, hit
+from outbox.hiding import hidden_of, hiding
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
@@ -19,7 +20,8 @@ from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, ending_for
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.handler import AsyncHandler, Handler
-from outbox_schemas import LeaseLost, Payload
+from outbox_schemas import LeaseLost, Payload, UpgradeFailed
+from outbox_schemas.refusals import reasons
 
 __all__ = ["Attempts"]
 
@@ -42,7 +44,8 @@ class Attempts:
         try:
             payload = _read_payload(entry)
             hit(Barrier.CONSUMER_BEFORE_HANDLE)
-            result = _sync_handler(entry).handle(entry.job, payload)
+            with hiding(entry.hidden):
+                result = _sync_handler(entry).handle(entry.job, payload)
         except BaseException as error:  # noqa: BLE001 - user code: SystemExit and KeyboardInterrupt end the attempt, not us
             self.fail(entry, error)
         else:
@@ -55,7 +58,8 @@ class Attempts:
         try:
             payload = _read_payload(entry)
             hit(Barrier.CONSUMER_BEFORE_HANDLE)
-            return True, await _async_handler(entry).handle(entry.job, payload)
+            with hiding(entry.hidden):
+                return True, await _async_handler(entry).handle(entry.job, payload)
         except BaseException as error:  # noqa: BLE001 - as above; a cancelled task is an ended attempt
             self.fail(entry, error)
             return False, None
@@ -71,7 +75,8 @@ class Attempts:
         entry.completing = True
         entry.job.begin_apply()
         try:
-            resolved = self._applier.complete(entry, result)
+            with hiding(entry.hidden):
+                resolved = self._applier.complete(entry, result)
         except BaseException as error:  # noqa: BLE001 - `apply` is user code
             entry.completing = False
             self.fail(entry, error)
@@ -93,7 +98,8 @@ class Attempts:
             # Our own doing: a task whose lease is lost is cancelled.
             self.drop(entry, "the lease is no longer held")
         else:
-            self._ender.put([ending_for(entry, error)])
+            with hiding(entry.hidden):
+                self._ender.put([ending_for(entry, error)])
 
     def drop(self, entry: Entry, reason: str) -> None:
         """Forget an attempt whose lease is lost; its job's fate is in other hands."""
@@ -119,15 +125,16 @@ def _read_payload(entry: Entry) -> Payload:
     try:
         payload: Payload = entry.handler.load(claimed.payload_text, claimed.version)
     except ValidationError as error:
-        where = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}"
-            for item in error.errors(include_url=False, include_context=False, include_input=False)[:5]
-        )
-        raise TerminalError(f"the stored payload can't be read: {where}", code="payload_unreadable") from None
+        where = "; ".join(f"{place}: {rule}" for place, rule in reasons(error))
+        raise TerminalError(f"the stored payload can't be read: {where}", code="payload_invalid") from None
+    except UpgradeFailed as error:
+        raise TerminalError(f"the stored payload can't be read: {error}", code=error.code) from None
     except (ValueError, RecursionError, TypeError) as error:
+        # Raised by the parser, or by a `load` of the handler's own: its text may quote the payload.
         raise TerminalError(
-            f"the stored payload can't be read: {type(error).__name__}", code="payload_unreadable"
-        ) from error
+            f"the stored payload can't be read: {type(error).__name__}", code="payload_invalid"
+        ) from None
+    entry.hidden = hidden_of(payload)
     return payload
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from outbox.hiding import Hidden
 from outbox.leasing import Beat, Claimed, Lease
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.job import Job
@@ -32,6 +33,7 @@ class Entry:
         lost: it has been counted as lost.
         stalled: its marker had not moved for too long. That stands, whatever it says now.
         told: the last marker that a heartbeat has stored.
+        hidden: what is sensitive in its payload, once that has been read; None where nothing is.
     """
 
     claimed: Claimed
@@ -47,6 +49,7 @@ class Entry:
     lost: bool = False
     stalled: bool = False
     told: str | None = None
+    hidden: Hidden | None = None
 
     @property
     def lease(self) -> Lease:

@@ -36,8 +36,8 @@ class BaseHandler(Generic[P]):
             `job.transaction()` or `apply` is not interrupted; the job goes on elsewhere once the server has ended it.
         progress_deadline: if set, `handle` must call `job.progress(marker)` with another marker than the last within
             each such time, or its attempt ends as `progress_stalled`, heartbeat or not. 1 s to `max_runtime`.
-        versions: the payload versions that this class can read; default: the payload class's own. Others are left to
-        other consumers.
+        versions: the payload versions that this class can read; default: the payload class's own and those that its
+        `upgrades` lift. Others are left to other consumers.
         handler_version: what the history shows; raise it with each change of meaning.
         abstract: True in a class's own body keeps it from being loaded with its module; subclasses don't inherit it.
     """
@@ -119,7 +119,7 @@ class BaseHandler(Generic[P]):
     @classmethod
     def abilities(cls) -> list[Ability]:
         """Return what a consumer with this handler can claim."""
-        versions = sorted(set(cls.versions or (cls.payload_type.version,)))
+        versions = sorted(set(cls.versions or cls.payload_type.readable_versions()))
         return [
             Ability(
                 cls.payload_type.kind, version, cls.lease.total_seconds(), cls.retry.max_attempts, cls.handler_version
@@ -128,14 +128,13 @@ class BaseHandler(Generic[P]):
         ]
 
     def load(self, text: str, version: int) -> P:
-        """Turn a stored payload (JSON text) of one of `versions` into the payload type. Override to read older
-        versions.
+        """Turn a stored payload (JSON text) of one of `versions` into the payload type, by the class's `upgrades` where
+        it is older. Override to read it in another way.
 
-        A `pydantic.ValidationError` fails the job at once, as `payload_unreadable`: no further try would read it
-        better.
+        A `pydantic.ValidationError`, `ValueError` or `TypeError` fails the job at once, as `payload_invalid`, an
+        upgrade that fails as `payload_upgrade_failed`: no further try would read it better.
         """
-        del version
-        return self.payload_type.model_validate_json(text)  # type: ignore[return-value]
+        return self.payload_type.from_document(text, version)  # type: ignore[return-value]
 
     def apply(self, session: Session, job: Job, result: Any) -> None:
         """Write the job's effects in the database, in the transaction that completes the job. Optional.

@@ -14,15 +14,20 @@ import threading
 import traceback
 import unicodedata
 from collections import OrderedDict
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from urllib.parse import quote, quote_plus
 
 __all__ = [
     "MASK",
     "forget_all",
+    "forms",
     "install_excepthook",
     "mask",
+    "masked_besides",
     "masked_line",
+    "pattern_of",
     "printable",
     "register",
     "traceback_text",
@@ -77,7 +82,7 @@ class _Registry:
         """Return the pattern of all secrets, compiled when it is first needed; None if there are none."""
         with self._lock:
             if self._pattern is None and self._secrets:
-                self._pattern = _compile(tuple(self._secrets))
+                self._pattern = pattern_of(tuple(self._secrets))
             return self._pattern
 
     def clear(self) -> None:
@@ -87,6 +92,9 @@ class _Registry:
 
 
 _registry = _Registry()
+
+masked_besides: ContextVar[Callable[[str], str] | None] = ContextVar("outbox_masked_besides", default=None)
+"""What else `mask` does to a text in this thread or task: the values of one job's payload, see `outbox.hiding`."""
 
 
 def register(secret: str) -> None:
@@ -107,6 +115,9 @@ def forget_all() -> None:
 
 def mask(text: str) -> str:
     """Return `text` with every registered secret, and everything that looks like one, replaced by `***`."""
+    besides = masked_besides.get()
+    if besides is not None:
+        text = besides(text)
     pattern = _registry.pattern()
     if pattern is not None:
         text = pattern.sub(MASK, text)
@@ -186,19 +197,20 @@ def _print(text: str) -> None:
         stream.flush()
 
 
-def _compile(secrets: tuple[str, ...]) -> re.Pattern[str]:
+def pattern_of(secrets: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern that finds these secrets in all their forms."""
     branches: dict[str, None] = {}
     # Longest first: a secret that begins with another one must be replaced whole.
-    forms = {form: secret for secret in secrets for form in _forms(secret)}
-    for form in sorted(forms, key=len, reverse=True):
+    written = {form: secret for secret in secrets for form in forms(secret)}
+    for form in sorted(written, key=len, reverse=True):
         branch = re.escape(form)
-        if len(forms[form]) < REPLACED_ANYWHERE or forms[form] in _COMMON_WORDS:
+        if len(written[form]) < REPLACED_ANYWHERE or written[form] in _COMMON_WORDS:
             branch = rf"(?<![^\W_]){branch}(?![^\W_])"
         branches[branch] = None
     return re.compile("|".join(branches))
 
 
-def _forms(secret: str) -> set[str]:
+def forms(secret: str) -> set[str]:
     """Return the ways in which URLs, conninfo strings, repr and JSON write this secret."""
     encoded = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
     lower = {re.sub("%[0-9A-F]{2}", lambda found: found.group().lower(), form) for form in encoded}

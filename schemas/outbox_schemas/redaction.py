@@ -113,6 +113,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
     elif isinstance(value, str):
         yield value
+        yield from value.splitlines()  # a log shows a key file line by line
     elif isinstance(value, bytes):
         yield from (value.decode(errors="replace"), base64.b64encode(value).decode(), repr(value)[2:-1])
     elif value is not None and not isinstance(value, bool):

@@ -291,7 +291,7 @@ def test_hostile_apply_and_policy_are_recorded(desk: Desk) -> None:
 
 
 def test_unreadable_payload_fails_alone(desk: Desk) -> None:
-    """A stored payload that can't be read fails its own job as payload_unreadable; fifty neighbours run."""
+    """A stored payload that can't be read fails its own job as payload_invalid; fifty neighbours run."""
     desk.submit(*map(str, range(25)))
     bad = desk.submit("digits", "shape", "deep", "list")
     desk.submit(*map(str, range(25, 50)))
@@ -307,7 +307,7 @@ def test_unreadable_payload_fails_alone(desk: Desk) -> None:
     desk.done(50)
     desk.done(4, "failed")
     for job_id in bad:
-        assert desk.last_error(job_id)[:2] == ("terminal", "payload_unreadable")
+        assert desk.last_error(job_id)[:2] == ("terminal", "payload_invalid")
         assert desk.outcomes(job_id) == ["failed"]
 
 

@@ -1,0 +1,158 @@
+"""What is sensitive in a job's payload stays out of its errors, tracebacks and log lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Annotated, Any, ClassVar
+
+import pytest
+from pydantic import SecretStr, field_validator
+
+from outbox import enqueue
+from outbox.logs import JsonFormatter, TextFormatter
+from outbox_consumer import RetryableError
+from outbox_schemas import Payload, Sensitive
+from support.consuming import QUEUE, Desk, async_handler, handler
+
+CARD = 'canary-4111 "quoted"\nsecond-canary-line'
+TOKEN = "canary-token-1f"
+
+
+class Charge(Payload):
+    """Has what nobody may see."""
+
+    kind: ClassVar[str] = "test.charge"
+    queue: ClassVar[str] = QUEUE
+    card: Annotated[str, Sensitive]
+    token: SecretStr
+    account: str
+
+    def logical_key(self) -> str:
+        """Return the account."""
+        return self.account
+
+
+class Checked(Charge):
+    """Has a validator that quotes what it refuses."""
+
+    kind: ClassVar[str] = "test.checked"
+
+    @field_validator("card")
+    @classmethod
+    def _check(cls, card: str) -> str:
+        if card == CARD:
+            raise ValueError(f"{card} is no card")
+        return card
+
+
+class AsyncCharge(Charge):
+    """The same for an asynchronous handler."""
+
+    kind: ClassVar[str] = "test.async_charge"
+
+
+def submitted(desk: Desk, kind: type[Charge] = Charge, card: str = CARD) -> Any:
+    """Commit one job."""
+    with desk.database.engine().begin() as connection:
+        return enqueue(connection, kind(card=card, token=SecretStr(TOKEN), account="acct-91")).id
+
+
+def leaks(desk: Desk, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what has been written anywhere that holds a canary. The payload itself is where it belongs."""
+    rows = desk.database.rows("SELECT to_jsonb(j) - 'payload' FROM {s}.jobs AS j")
+    rows += desk.database.rows("SELECT to_jsonb(a) FROM {s}.attempts AS a")
+    return [text for text in [*map(json.dumps, rows), caplog.text] if "canary" in text]
+
+
+def failing(job: Any, payload: Any) -> None:
+    """Quote everything in every way."""
+    logging.getLogger("app").warning("charging %s with %r", payload.card, payload, extra={"token": TOKEN})
+    try:
+        raise KeyError(payload.card)
+    except KeyError as error:
+        raise RetryableError(f"{payload.card} {payload.token.get_secret_value()} {payload!r} {error} acct") from error
+
+
+@pytest.fixture
+def masked_log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Capture the log as the product writes it."""
+    caplog.handler.setFormatter(TextFormatter())
+    return caplog
+
+
+@pytest.mark.parametrize("kind", [Charge, AsyncCharge])
+def test_errors_and_logs_of_a_handler_hold_no_sensitive_value(
+    kind: type[Charge], desk: Desk, masked_log: pytest.LogCaptureFixture
+) -> None:
+    """A handler, synchronous or not, that quotes its payload in messages, causes and log lines gives nothing away."""
+
+    async def failing_later(job: Any, payload: Any) -> None:
+        failing(job, payload)
+
+    job_id = submitted(desk, kind)
+    made = handler(failing, payload=kind) if kind is Charge else async_handler(failing_later, payload=kind)
+    desk.start(made)
+    desk.done(1, "failed")
+    message = desk.last_error(job_id)[2]
+    assert message.startswith("*** *** ")
+    assert "account='acct-91'" in message
+    assert "charging ***" in masked_log.text
+    assert leaks(desk, masked_log) == []
+
+
+def test_errors_of_apply_hold_no_sensitive_value(desk: Desk, masked_log: pytest.LogCaptureFixture) -> None:
+    """What `apply` quotes is masked as well."""
+
+    def apply(_session: Any, _job: Any, result: Any) -> None:
+        logging.getLogger("app").error("can't write %s", result)
+        raise RuntimeError(result)
+
+    job_id = submitted(desk)
+    desk.start(handler(lambda _job, payload: payload.card, apply, payload=Charge))
+    desk.done(1, "failed")
+    assert desk.last_error(job_id)[2] == "***"
+    assert leaks(desk, masked_log) == []
+
+
+def test_a_validator_that_quotes_is_not_heard(desk: Desk, masked_log: pytest.LogCaptureFixture) -> None:
+    """A stored payload that its class refuses fails as invalid, and the validator's own words are left out."""
+    job_id = submitted(desk, Checked, "4111")
+    desk.database.rows(
+        "UPDATE {s}.jobs SET payload = jsonb_set(payload, '{card}', to_jsonb(%s::text)) WHERE id = %s", CARD, job_id
+    )
+    desk.start(handler(payload=Checked))
+    desk.done(1, "failed")
+    assert desk.last_error(job_id) == (
+        "terminal",
+        "payload_invalid",
+        "the stored payload can't be read: payload.card: refused by a rule of its class (value_error)",
+    )
+    assert leaks(desk, masked_log) == []
+
+
+def test_a_handler_sees_what_is_hidden(desk: Desk) -> None:
+    """Secrets come back from storage as they were submitted."""
+    seen: list[Any] = []
+    submitted(desk)
+    desk.start(handler(lambda _job, payload: seen.append((payload.card, payload.token)), payload=Charge))
+    desk.done(1)
+    assert seen == [(CARD, SecretStr(TOKEN))]
+
+
+def test_a_neighbour_is_masked_by_its_own_payload_only(desk: Desk, masked_log: pytest.LogCaptureFixture) -> None:
+    """What one attempt hides is nobody else's concern afterwards: the same word of another job stays readable."""
+    masked_log.handler.setFormatter(JsonFormatter())
+    submitted(desk)
+
+    def handle(_job: Any, payload: Any) -> None:
+        logging.getLogger("app").warning("first %s", payload.card)
+
+    running = desk.start(handler(handle, payload=Charge), concurrency=1)
+    desk.done(1)
+    running.stop()
+    logging.getLogger("app").warning("later second-canary-line")
+    assert [json.loads(line)["event"] for line in masked_log.text.splitlines() if '"app"' in line] == [
+        "first ***",
+        "later second-canary-line",
+    ]
