@@ -5,6 +5,7 @@ User code runs here and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 
 from outbox.barriers import Barrier, hit
 from outbox.hiding import hidden_of, hiding
+from outbox.logs import RateLimited
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
@@ -20,10 +22,14 @@ from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, ending_for
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.handler import AsyncHandler, Handler
+from outbox_consumer.sealed import KeyAwaited, opened_payload
 from outbox_schemas import LeaseLost, Payload, UpgradeFailed
 from outbox_schemas.refusals import reasons
 
 __all__ = ["Attempts"]
+
+_quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
+_AWAITED = "a job is sealed under a key that is not known here; it waits for a worker that has the key"
 
 
 class Attempts:
@@ -97,6 +103,8 @@ class Attempts:
         elif isinstance(error, asyncio.CancelledError) and entry.job.is_lost:
             # Our own doing: a task whose lease is lost is cancelled.
             self.drop(entry, "the lease is no longer held")
+        elif isinstance(error, KeyAwaited):
+            self._park(entry, error.key_id)
         else:
             with hiding(entry.hidden):
                 self._ender.put([ending_for(entry, error)])
@@ -107,6 +115,11 @@ class Attempts:
             return  # its end is on its way already, after an overrun for example
         self._counters.add("leases_lost", int(self._book.lose(entry, reason)))
         self._forget(entry)
+
+    def _park(self, entry: Entry, key_id: str) -> None:
+        self._counters.add("keys_awaited")
+        _quiet.log(logging.WARNING, _AWAITED, job=entry.lease.job_id, kind=entry.claimed.kind, key=key_id)
+        self._ender.put([Ending(entry, How.PARK, key_id=key_id)])
 
     def _forget(self, entry: Entry) -> None:
         entry.ending = True
@@ -123,7 +136,8 @@ class Attempts:
 def _read_payload(entry: Entry) -> Payload:
     claimed = entry.claimed
     try:
-        payload: Payload = entry.handler.load(claimed.payload_text, claimed.version)
+        text = opened_payload(claimed, entry.job)
+        payload: Payload = entry.handler.load(text, claimed.version)
     except ValidationError as error:
         where = "; ".join(f"{place}: {rule}" for place, rule in reasons(error))
         raise TerminalError(f"the stored payload can't be read: {where}", code="payload_invalid") from None

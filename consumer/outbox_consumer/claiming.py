@@ -22,6 +22,8 @@ from outbox.gleaning import Gleaner
 from outbox.leasing import Claimed, Worker, claim, own_claims, refuse
 from outbox.link import Link, is_connection_trouble
 from outbox.logs import RateLimited
+from outbox.sealing.using import current
+from outbox.sealing.vault import openable
 from outbox.trouble import Trouble, reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
@@ -41,7 +43,7 @@ _POLL_GROWTH = 1.2
 # So many rounds may follow each other at once without a claim, as long as each puts refused jobs out of the way.
 _ROUNDS = 200
 # Refusals after which a job stands in nobody's way: it is owed again, for later.
-_MOVED = frozenset({"not_due", "unsupported"})
+_MOVED = frozenset({"not_due", "unsupported", "unknown_key"})
 _FOREIGN = "jobs of a kind or version that no handler here takes were offered; they wait for another consumer"
 _STRAY_AGE_S = 2.0
 _STRAY_EVERY_S = 1.0
@@ -230,7 +232,14 @@ class Claimer:
         """Claim, and put what was given in the book before anything else."""
         asked_at = time.monotonic()
         try:
-            claimed = claim(self._link, ids, self._registry.abilities, self._worker, queues=list(self._queues))
+            claimed = claim(
+                self._link,
+                ids,
+                self._registry.abilities,
+                self._worker,
+                queues=list(self._queues),
+                key_ids=openable(current()),
+            )
             hit(Barrier.CONSUMER_AFTER_CLAIM)
             entries = [self._entry_of(item, asked_at) for item in claimed]
         except psycopg.Error as error:
@@ -248,7 +257,7 @@ class Claimer:
     def _refuse(self, ids: Sequence[UUID]) -> int:
         if not ids:
             return 0
-        refusals = refuse(self._link, ids, self._registry.abilities)
+        refusals = refuse(self._link, ids, self._registry.abilities, key_ids=openable(current()))
         foreign = [refusal.job_id for refusal in refusals if refusal.reason == "unsupported"]
         if foreign:
             self._limited.log(logging.WARNING, _FOREIGN, count=len(foreign), first=foreign[0])

@@ -186,6 +186,8 @@ class Ender:
             return ending.complete(self._link, leases)
         if how is How.HAND_BACK:
             return ending.hand_back(self._link, leases)
+        if how is How.PARK:
+            return ending.park(self._link, [(item.entry.lease, item.key_id) for item in endings])
         failures = [item.failure or _UNSTORABLE for item in endings]
         if how is How.FAIL:
             return ending.fail(self._link, list(zip(leases, failures, strict=True)))

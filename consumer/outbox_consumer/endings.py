@@ -1,4 +1,4 @@
-"""What follows an attempt: which of the four ends it has, and what is written for it. Pure but for the jitter."""
+"""What follows an attempt: which end it has, and what is written for it. Pure but for the jitter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from outbox_consumer.book import Entry
 from outbox_consumer.errors import RetryableError
 from outbox_consumer.failures import failure_of, is_terminal, least_wait_s
 from outbox_consumer.retry import plain
+from outbox_consumer.sealed import sealed_failure
 from outbox_schemas import Outcome
 
 __all__ = ["COUNTERS", "OUTCOMES", "Ending", "How", "ending_for", "in_rounds", "overrun_ending", "overrun_reason"]
@@ -20,12 +21,13 @@ log = logging.getLogger("outbox.consumer")
 
 
 class How(StrEnum):
-    """The four ways in which this process ends an attempt."""
+    """The ways in which this process ends an attempt."""
 
     SUCCEED = "succeed"
     RETRY = "retry"
     FAIL = "fail"
     HAND_BACK = "hand_back"
+    PARK = "park"
 
 
 OUTCOMES = {
@@ -33,6 +35,7 @@ OUTCOMES = {
     How.RETRY: Outcome.RETRIED,
     How.FAIL: Outcome.FAILED,
     How.HAND_BACK: Outcome.HANDED_BACK,
+    How.PARK: Outcome.HANDED_BACK,
 }
 """What the history shows for each."""
 
@@ -53,6 +56,7 @@ class Ending:
     how: How
     failure: Failure | None = None
     wait_s: float = 0.0
+    key_id: str = ""  # the key that a parked job waits for
 
 
 def ending_for(entry: Entry, error: BaseException) -> Ending:
@@ -61,7 +65,7 @@ def ending_for(entry: Entry, error: BaseException) -> Ending:
     A retry policy that can't be evaluated (a subclass that raises, or answers nonsense) falls back to what its own
     fields say: the job's maximum of attempts, and the cap as the wait.
     """
-    failure = failure_of(error)
+    failure = sealed_failure(entry.job, failure_of(error))
     if is_terminal(error) or _exhausted(entry):
         return Ending(entry, How.FAIL, failure)
     return Ending(entry, How.RETRY, failure, _wait_s(entry, error))

@@ -15,6 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from outbox.leasing import Claimed, hold_fence
+from outbox.sealing.envelope import MARK, is_sealed
+from outbox.sealing.vault import Vault
 from outbox.statements import Statements
 from outbox.writer import Origin
 from outbox_consumer.guarded import current_transaction, guarded_session, returned_clean
@@ -68,6 +70,7 @@ class Job:
         self.deadline_at: datetime | None = claimed.deadline_at
         self.created_at: datetime = claimed.created_at
         self.correlation_id: str | None = claimed.correlation_id
+        self.vault: Vault | None = None  # of a sealed job that is open. For the runtime.
         self._lost: Lost | None = None
         self._is_lost = False
         self._lease = claimed.lease
@@ -192,6 +195,10 @@ class Job:
             raise PayloadError(
                 "checkpoint", f"has {len(text)} bytes; {_CHECKPOINT_BYTES} are allowed: store a reference"
             )
+        if isinstance(value, dict) and MARK in value:
+            raise PayloadError(f"checkpoint.{MARK}", "is the mark of sealed values; call the field otherwise")
+        if self.vault is not None:
+            text = self.vault.seal_json(text, f"checkpoint:{name}")
         connection = session.connection()
         if connection is not self._inside_of():
             self._pass_fence(connection)
@@ -204,6 +211,8 @@ class Job:
     def load_checkpoint(self, name: str) -> Any:
         """Return what an earlier attempt (or this one) kept under `name`, or None. Inside `transaction()` and `apply`
         it reads there, and so sees what has just been saved.
+
+        Raises `SealBroken` for a sealed one that was changed from outside.
         """
         connection = self._inside_of()
         if connection is not None:
@@ -214,7 +223,10 @@ class Job:
     def _checkpoint_on(self, connection: sa.Connection, name: str) -> Any:
         parameters = {"job_id": self.id, "name": name}
         rows = self._statements.run_within(connection, "load_checkpoint", parameters)
-        return json.loads(rows[0].value) if rows else None
+        return json.loads(self._clear(rows[0].value, name)) if rows else None
+
+    def _clear(self, text: str, name: str) -> str:
+        return self.vault.open(text, f"checkpoint:{name}") if self.vault is not None and is_sealed(text) else text
 
     def _settle_checkpoint(self, found: Any) -> None:
         with _rare:

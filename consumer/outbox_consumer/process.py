@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from outbox.sealing.using import use_file
 from outbox.settings import Settings, load
 from outbox.signals import counted_signals
 from outbox_consumer.handler import AnyHandler
@@ -38,7 +39,7 @@ def run_consumer(
 
     Raises:
         HandlerError: the handlers are declared wrongly.
-        SettingsError: the settings are.
+        SettingsError: the settings are, or the key file can't be used.
     """
     return serve(make_consumer(handlers, settings), stop)
 
@@ -51,7 +52,9 @@ def make_consumer(handlers: Sequence[AnyHandler | str], settings: Settings | Non
     names = [item for item in handlers if isinstance(item, str)]
     instances = [item for item in handlers if not isinstance(item, str)]
     registry = load_handlers(names) if not instances else Registry([*instances, *_instances(names)])
-    return Consumer(settings or load(), registry)
+    settings = settings or load()
+    use_file(settings.keys_file)
+    return Consumer(settings, registry)
 
 
 def serve(consumer: Consumer, stop: threading.Event | None = None) -> int:

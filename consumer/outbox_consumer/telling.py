@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from outbox.logs import RateLimited
+from outbox.sealing.envelope import is_sealed_text
 from outbox_consumer.endings import Ending, How
 
 __all__ = ["Telling"]
@@ -46,7 +47,7 @@ class Telling:
         }
         if wait_s is not None:
             facts["wait_s"] = wait_s
-        if failure is not None and failure.message:
+        if failure is not None and failure.message and not is_sealed_text(failure.message):
             facts["reason"] = failure.message[:_REASON_CHARACTERS]
         key = f"{event}: {claimed.kind}: {self._limited_code(claimed.kind, code)}"
         self._limited.log(level, event, key=key, **facts)

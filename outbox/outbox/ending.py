@@ -16,7 +16,7 @@ from outbox.link import Link
 from outbox.statements import Statements
 from outbox_schemas import Outcome
 
-__all__ = ["Failure", "complete", "complete_within", "fail", "hand_back", "outcomes", "retry"]
+__all__ = ["Failure", "complete", "complete_within", "fail", "hand_back", "outcomes", "park", "retry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,12 @@ def hand_back(link: Link, leases: Sequence[Lease]) -> set[UUID]:
     )
 
 
+def park(link: Link, attempts: Sequence[tuple[Lease, str]], *, pause_s: float = 1.0) -> set[UUID]:
+    """Give back jobs whose keys, named here, this worker doesn't have: uncharged, and only for those who have them."""
+    key_ids = [key_id for _, key_id in attempts]
+    return _ids(link, "park", [lease for lease, _ in attempts], key_ids=key_ids, pause_s=pause_s)
+
+
 def fail(link: Link, attempts: Sequence[tuple[Lease, Failure]]) -> set[UUID]:
     """End attempts and their jobs; they wait for a person."""
     return _ids(
@@ -91,7 +97,7 @@ def outcomes(link: Link, leases: Sequence[Lease]) -> dict[UUID, Outcome]:
     return {row.lease_token: Outcome(row.outcome) for row in rows}
 
 
-def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: Sequence[object]) -> set[UUID]:
+def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: object) -> set[UUID]:
     written = link.run_raw(
         statement,
         tuple,

@@ -11,8 +11,10 @@ from outbox_schemas.errors import (
     OutboxError,
     PayloadError,
     SchemaMismatch,
+    SealBroken,
     SettingsError,
     SubmissionUnresolved,
+    UnknownKey,
 )
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "OutboxError",
     "PayloadError",
     "SchemaMismatch",
+    "SealBroken",
     "SettingsError",
     "SubmissionUnresolved",
+    "UnknownKey",
 ]

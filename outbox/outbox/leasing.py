@@ -89,8 +89,8 @@ class Claimed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a named job was not claimed: `stale`, `unknown`, `not_due` or `unsupported` (the last two are owed
-    again).
+    """Why a named job was not claimed: `stale`, `unknown`, `not_due`, `unsupported` or `unknown_key` (the last three
+    are owed again).
     """
 
     job_id: UUID
@@ -113,10 +113,12 @@ def claim(
     worker: Worker,
     *,
     queues: Sequence[str] | None = None,
+    key_ids: Sequence[str] = (),
 ) -> list[Claimed]:
     """Claim those of the named jobs that may run here now, in the order given. Charges an attempt to each.
 
-    With `queues` only jobs of these: a hint that came by another way can't make a consumer work for a foreign queue.
+    Of the sealed jobs that wait for a key, only those whose key is among `key_ids`. With `queues` only jobs of these: a
+    hint that came by another way can't make a consumer work for a foreign queue.
     """
     found = link.run_rows(
         "claim",
@@ -128,6 +130,7 @@ def claim(
         leases_s=[ability.lease_s for ability in abilities],
         max_attempts=[ability.max_attempts for ability in abilities],
         handler_versions=[ability.handler_version for ability in abilities],
+        key_ids=list(key_ids),
         owner=worker.name,
         host=worker.host,
         worker_version=worker.version,
@@ -143,6 +146,7 @@ def refuse(
     job_ids: Sequence[UUID],
     abilities: Sequence[Ability],
     *,
+    key_ids: Sequence[str] = (),
     pause_s: float = 1.0,
     pause_max_s: float = 60.0,
 ) -> list[Refusal]:
@@ -154,6 +158,7 @@ def refuse(
         job_ids=uuid_array(job_ids),
         kinds=[ability.kind for ability in abilities],
         versions=[ability.version for ability in abilities],
+        key_ids=list(key_ids),
         pause_s=pause_s,
         pause_max_s=pause_max_s,
     )

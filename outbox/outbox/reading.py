@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from outbox.link import Link
+from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, TreeView
@@ -80,7 +81,8 @@ def show_job(link: Link, job_id: UUID) -> tuple[JobView, list[AttemptView]] | No
 
 def list_attempts(link: Link, job_id: UUID) -> list[AttemptView]:
     """Return the ended attempts of a job, oldest first."""
-    return [AttemptView.model_validate(row) for row in link.run("list_attempts", job_id=job_id)]
+    found = [AttemptView.model_validate(row) for row in link.run("list_attempts", job_id=job_id)]
+    return [_unsealed(attempt) for attempt in found]
 
 
 def list_jobs(
@@ -152,4 +154,10 @@ def _job_view(row: Any) -> JobView:
 def _error(error_class: str | None, code: str | None, message: str | None) -> ErrorView | None:
     if error_class is None:
         return None
-    return ErrorView(error_class=error_class, code=code or "unknown", message=message or "")
+    return ErrorView(error_class=error_class, code=code or "unknown", message=hidden(message) or "")
+
+
+def _unsealed(attempt: AttemptView) -> AttemptView:
+    """Return the attempt as it is shown to whoever has no keys."""
+    shown = {"error_message": hidden(attempt.error_message), "traceback": hidden(attempt.traceback)}
+    return attempt.model_copy(update=shown)

@@ -131,6 +131,8 @@ class Settings(_Section):
     -"""
     queue_type: Literal["quorum", "classic"] = "quorum"
     """Type of the hint queues. A queue that exists already keeps its type."""
+    keys_file: Path | None = None
+    """The key file for sealed jobs, see docs/encryption.md. Unset: sealed jobs are left to others."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important event that is logged."""
     log_format: Literal["text", "json"] = "text"

@@ -10,11 +10,24 @@ from typing import NamedTuple
 from uuid import UUID
 
 from outbox.ids import new_id, new_ids
+from outbox.sealing.envelope import MARK, Identity, is_reserved
+from outbox.sealing.using import current, required, seals_all
+from outbox.sealing.vault import new_vault, sealed_digest
 from outbox_schemas import NameRefused, Payload, PayloadError
 from outbox_schemas.names import check_instant, check_name, check_priority, check_tenant
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
-__all__ = ["HELD", "USUAL", "Options", "Submission", "job_text", "jobs_text", "submission_of", "submissions_of"]
+__all__ = [
+    "HELD",
+    "USUAL",
+    "Options",
+    "Submission",
+    "has_same_arguments",
+    "job_text",
+    "jobs_text",
+    "submission_of",
+    "submissions_of",
+]
 
 _MAX_ATTEMPTS = 10_000
 _CORRELATION_BYTES = 200
@@ -87,11 +100,12 @@ class Submission(NamedTuple):
     queue: str
     digest: str
     payload: str
+    plain_digest: str = ""  # of a sealed payload, in clear: it never leaves this process
 
 
 def submission_of(payload: Payload, options: Options) -> Submission:
     """Check one payload and give it its id. Raises as `submissions_of`."""
-    return _checked(payload, 0, new_id(), options.max_payload_bytes)
+    return _checked(payload, 0, new_id(), options)
 
 
 def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submission]:
@@ -100,18 +114,18 @@ def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submis
     Raises:
         PayloadError: one is no `Payload`, can't be held exactly, or is too large.
         NameRefused: its key, kind or queue is out of bounds.
+        SettingsError: one is to be sealed, and there are no keys.
     """
     given = list(payloads)
-    limit = options.max_payload_bytes
     return [
-        _checked(payload, number, job_id, limit)
+        _checked(payload, number, job_id, options)
         for number, (payload, job_id) in enumerate(zip(given, new_ids(len(given)), strict=True))
     ]
 
 
 def jobs_text(submissions: Sequence[Submission], options: Options) -> str:
     """Return the jobs as the writer's statements take them: the options, then a column of values for each property."""
-    kinds, keys, _, ids, versions, queues, digests, payloads = zip(*submissions, strict=True)
+    kinds, keys, _, ids, versions, queues, digests, payloads, _ = zip(*submissions, strict=True)
     columns = ([job_id.hex for job_id in ids], kinds, keys, map(str, versions), queues, digests, payloads)
     return _BETWEEN_COLUMNS.join((options.column, *map(_BETWEEN_VALUES.join, columns)))
 
@@ -122,14 +136,40 @@ def job_text(one: Submission, options: Options) -> str:
     return _BETWEEN_COLUMNS.join((options.column, *values))
 
 
-def _checked(payload: Payload, number: int, job_id: UUID, max_bytes: int) -> Submission:
+def has_same_arguments(submission: Submission, digest: str, tenant: str) -> bool:
+    """Tell whether a job with this digest was submitted with the same arguments. Either may have been sealed, and the
+    other not.
+    """
+    if digest == submission.digest:
+        return True
+    ring = current()
+    if ring is None:
+        return False
+    plain = submission.plain_digest or submission.digest
+    return digest in (plain, sealed_digest(ring, tenant, submission.kind, bytes.fromhex(plain)).hex())
+
+
+def _checked(payload: Payload, number: int, job_id: UUID, options: Options) -> Submission:
     cls = type(payload)
     if not _is_payload(cls):
         raise PayloadError("payload", f"must be a Payload with a kind, not {cls.__name__}")
     key = payload.checked_key()
-    text, digest = payload.to_document(max_bytes)
+    text, digest = payload.to_document(options.max_payload_bytes)
+    if MARK in text and is_reserved(text):
+        raise PayloadError(f"payload.{MARK}", "is the mark of sealed payloads; call the field otherwise")
     kind, queue = _check_names(cls.kind, cls.queue)
-    return Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text)
+    submission = Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text)
+    return _sealed(submission, cls, options) if cls.sealed or seals_all() else submission
+
+
+def _sealed(plain: Submission, cls: type[Payload], options: Options) -> Submission:
+    ring = required(cls.__name__)
+    identity = Identity(plain.id, options.tenant, plain.kind, plain.version)
+    return plain._replace(
+        digest=sealed_digest(ring, options.tenant, plain.kind, bytes.fromhex(plain.digest)).hex(),
+        payload=new_vault(identity).seal_payload(ring, plain.payload),
+        plain_digest=plain.digest,
+    )
 
 
 @lru_cache(maxsize=1024)

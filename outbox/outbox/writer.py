@@ -29,7 +29,16 @@ from sqlalchemy.orm import Session, scoped_session
 
 from outbox.side_lookup import Holder, find_committed, holders_of
 from outbox.statements import Statements, statements_for
-from outbox.submission import USUAL, Options, Submission, job_text, jobs_text, submission_of, submissions_of
+from outbox.submission import (
+    USUAL,
+    Options,
+    Submission,
+    has_same_arguments,
+    job_text,
+    jobs_text,
+    submission_of,
+    submissions_of,
+)
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, NameRefused, Payload, SubmissionUnresolved
 
 __all__ = [
@@ -113,6 +122,7 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
 
     Raises:
         InvalidSubmission: something is out of bounds; no SQL ran.
+        SettingsError: the payload is to be sealed, and this process has no keys; no SQL ran.
         LogicalKeyConflict: the key belongs to a job with another payload or version. The transaction stays healthy.
         SubmissionUnresolved: the key is taken, but its job can't be seen, again and again: it was deleted while we
             looked, or SERIALIZABLE hides it. Run the whole transaction again.
@@ -284,7 +294,7 @@ def _created(submission: Submission) -> JobRef:
 
 
 def _reference(submission: Submission, holder: Holder, tenant: str) -> JobRef:
-    if holder.id != submission.id and holder.digest != submission.digest:
+    if holder.id != submission.id and not has_same_arguments(submission, holder.digest, tenant):
         raise LogicalKeyConflict(
             tenant=tenant, kind=submission.kind, logical_key=submission.logical_key, job_id=holder.id
         )

@@ -14,8 +14,10 @@ from outbox_schemas.errors import (
     RefError,
     RefMismatch,
     SchemaMismatch,
+    SealBroken,
     SettingsError,
     SubmissionUnresolved,
+    UnknownKey,
     UpgradeFailed,
 )
 from outbox_schemas.exactness import digest
@@ -72,10 +74,12 @@ __all__ = [
     "RefError",
     "RefMismatch",
     "SchemaMismatch",
+    "SealBroken",
     "Sensitive",
     "SettingsError",
     "SubmissionUnresolved",
     "TreeView",
+    "UnknownKey",
     "UpgradeFailed",
     "decode_hint",
     "digest",

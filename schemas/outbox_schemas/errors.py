@@ -10,6 +10,8 @@
     ├── JobNotFound              no job has this id
     ├── SchemaMismatch           the database's tables are not the expected ones
     ├── LeaseLost                a token no longer owns its attempt
+    ├── UnknownKey               a sealed job needs a key that this process doesn't have
+    ├── SealBroken               something sealed was changed, or belongs to another job
     ├── HandlerError             a handler class, or the upgrades of a payload class, are declared wrongly
     ├── UpgradeFailed            a stored payload could not be lifted to its class's version
     ├── RefError                 what a Ref leads to is not what it names
@@ -40,8 +42,10 @@ __all__ = [
     "RefError",
     "RefMismatch",
     "SchemaMismatch",
+    "SealBroken",
     "SettingsError",
     "SubmissionUnresolved",
+    "UnknownKey",
     "UpgradeFailed",
 ]
 
@@ -154,6 +158,32 @@ class LeaseLost(OutboxError):  # noqa: N818 - named by what happened
 
     def __reduce__(self) -> tuple[type[LeaseLost], tuple[UUID, int, str], dict[str, object]]:
         return type(self), (self.job_id, self.attempt, self.reason), {"refused": self.refused}
+
+
+class UnknownKey(OutboxError):  # noqa: N818 - named by what happened
+    """A sealed job needs a key that this process doesn't have; one that has it can open the job."""
+
+    code = "unknown_key"
+
+    def __init__(self, key_id: str) -> None:
+        self.key_id = key_id
+        super().__init__(f"the key {key_id!r} is not known here; add it to the key file, or leave this to who has it")
+
+    def __reduce__(self) -> tuple[type[UnknownKey], tuple[str]]:
+        return type(self), (self.key_id,)
+
+
+class SealBroken(OutboxError):  # noqa: N818 - named by what happened
+    """Something sealed does not open under the key that it names: it was changed, or moved here from another job."""
+
+    code = "seal_broken"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"the sealed {what} does not open: it was changed, or belongs to another job or place")
+
+    def __reduce__(self) -> tuple[type[SealBroken], tuple[str]]:
+        return type(self), (self.what,)
 
 
 class HandlerError(OutboxError):

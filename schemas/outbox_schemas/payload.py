@@ -39,7 +39,8 @@ class Payload(BaseModel):
     """Arguments of one kind of job: small, by reference, the same for every attempt.
 
     A subclass sets `kind` (once and for all: stored jobs name it), raises `version` when the meaning of its fields
-    changes, may set `queue`, and defines `logical_key()`, the name of this piece of work within (tenant, kind).
+    changes, may set `queue`, may say `sealed = True` to be stored encrypted, and defines `logical_key()`, the name of
+    this piece of work within (tenant, kind).
 
     Fields must survive JSON exactly; `Decimal`, `UUID`, `date`, aware `datetime`, `bytes` and sets do, as declared
     types. What nobody may see is marked, `Annotated[str, Sensitive]`, or of pydantic's secret types; both are stored,
@@ -61,6 +62,7 @@ class Payload(BaseModel):
     version: ClassVar[int] = 1
     queue: ClassVar[str] = "default"
     upgrades: ClassVar[Mapping[int, Upgrade]] = MappingProxyType({})
+    sealed: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -71,6 +73,8 @@ class Payload(BaseModel):
         check_name(f"{cls.__name__}.queue", cls.queue)
         if isinstance(cls.version, bool) or not isinstance(cls.version, int) or not 1 <= cls.version < 2**31:
             raise PayloadError(f"{cls.__name__}.version", "must be a whole number from 1 to 2147483647")
+        if not isinstance(cls.sealed, bool):
+            raise PayloadError(f"{cls.__name__}.sealed", "must be True or False")
         check_upgrades(cls.__name__, cls.version, cls.upgrades)
 
     @classmethod

@@ -154,13 +154,14 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "outcomes": ["retried"] * len(rows), "markers": ["page 1"] * len(rows),
         "runway": 100, "reason": "x", "release_counts": [0] * len(rows),
         "empty_queues": None, "busy_after_s": 1, "queues": ["notes"], "age_s": 1, "job_id": rows[0][0],
-        "token": rows[0][1], "actor": "me", "since": BEGINNING[0], "since_id": BEGINNING[1],
+        "token": rows[0][1], "actor": "me", "key_ids": ["k"] * len(rows),
+        "since": BEGINNING[0], "since_id": BEGINNING[1],
         "owed_since": [BEGINNING[0]], "owed_id": [BEGINNING[1]], "released_since": [None],
     }  # fmt: skip
 
 
 HOT_PATH = [
-    "release", "claim", "complete", "retry", "fail", "heartbeat", "unrelease", "refuse", "fence", "cancel",
+    "release", "claim", "complete", "retry", "park", "fail", "heartbeat", "unrelease", "refuse", "fence", "cancel",
     "put_off_leases", "recover_leases", "due_again",
 ]  # fmt: skip
 SCANS = ["due_leases", "recover_hints", "expire_deadlines", "due_queues", "overdue_hints", "stray_hints"]

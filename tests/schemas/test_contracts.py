@@ -49,6 +49,8 @@ def test_errors_survive_a_process_boundary() -> None:
         errors.LogicalKeyConflict(tenant="t", kind="k", logical_key="l", job_id=job_id),
         errors.SubmissionUnresolved("again"),
         errors.UpgradeFailed(2, "it raised KeyError"),
+        errors.UnknownKey("k1"),
+        errors.SealBroken("payload"),
     ):
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
@@ -59,6 +61,6 @@ def test_the_public_names() -> None:
     names = """AttemptView BadHint BrokerError CancelResult CancelledAfter Document ENDED ErrorView Event Explanation
         Finding HandlerError InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict
         MAX_PAYLOAD_BYTES NameRefused OutboxError Outcome OwedView Payload PayloadError Phase Reason Ref
-        RefCutShort RefError RefMismatch SchemaMismatch Sensitive SettingsError SubmissionUnresolved TRANSITIONS
-        TreeView UpgradeFailed decode_hint digest encode_hint next_states redacted shape"""
+        RefCutShort RefError RefMismatch SchemaMismatch SealBroken Sensitive SettingsError SubmissionUnresolved
+        TRANSITIONS TreeView UnknownKey UpgradeFailed decode_hint digest encode_hint next_states redacted shape"""
     assert sorted(outbox_schemas.__all__) == sorted(names.split())

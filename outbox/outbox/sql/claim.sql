@@ -1,6 +1,7 @@
--- Purpose: give one lease each on the named jobs that may run here now: released, ready, due, and of a kind and version named by the caller.
+-- Purpose: give one lease each on the named jobs that may run here now: released, ready, due, of a kind and version named by the caller, and not
+--   known to be sealed under a key that he doesn't have.
 -- Transition: claim: ready -> running (phase released -> leased)
--- Parameters: job_ids; queues (those that the caller works for, or NULL for all); kinds, versions, leases_s, max_attempts, handler_versions (one row per kind and version); owner, host, worker_version
+-- Parameters: job_ids; queues (those that the caller works for, or NULL for all); kinds, versions, leases_s, max_attempts, handler_versions (one row per kind and version); key_ids; owner, host, worker_version
 -- Locks: outbox rows in id order, SKIP LOCKED, then their job rows. due_at tells due_leases when to look at the lease: it must be set here.
 -- Index: both primary keys; arrays from sub-selects keep the planner to nested loops whatever the tables' sizes, and coalesce keeps it
 --   from outbox_released, where it would walk everybody's hints, dead ones included. The outbox rows meet what was claimed by an array of
@@ -14,6 +15,7 @@ WITH able AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (ARRAY(SELECT unnest(CAST(:job_ids AS uuid[])))) AND coalesce(o.phase = 'released', false)
     AND (CAST(:queues AS text[]) IS NULL OR o.queue = ANY (CAST(:queues AS text[])))
+    AND (o.needs_key IS NULL OR o.needs_key = ANY (CAST(:key_ids AS text[])))
   ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), claimed AS (
   UPDATE {schema}.jobs AS j
@@ -28,7 +30,7 @@ WITH able AS MATERIALIZED (
     j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.payload, a.lease_s
 ), leased AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'leased', release_count = 0, last_error = NULL, progress = NULL, lease_token = c.lease_token,
+  SET phase = 'leased', release_count = 0, last_error = NULL, progress = NULL, needs_key = NULL, lease_token = c.lease_token,
     lease_expires_at = c.lease_started_at + make_interval(secs => c.lease_s), due_at = c.lease_started_at + make_interval(secs => c.lease_s)
   FROM (SELECT d.id, d.lease_token, d.lease_started_at, d.lease_s FROM claimed AS d LIMIT (SELECT cardinality(CAST(:job_ids AS uuid[])))) AS c
   WHERE o.job_id = ANY (ARRAY[c.id])

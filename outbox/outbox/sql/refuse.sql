@@ -1,31 +1,36 @@
--- Purpose: say why named jobs were not claimed, and owe again those that are free but not for this consumer (kind or version unknown here).
+-- Purpose: say why named jobs were not claimed, and owe again those that are free but not for this consumer (kind, version or key unknown here).
 -- Transition: none (phase released -> owed for the foreign ones)
--- Parameters: job_ids, kinds, versions (what the caller can run), pause_s, pause_max_s (doubling with each release)
+-- Parameters: job_ids, kinds, versions (what the caller can run), key_ids (what he can open), pause_s, pause_max_s (doubling with each release)
 -- Locks: outbox rows in id order, SKIP LOCKED. Index: both primary keys.
 WITH able AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
 ), held AS MATERIALIZED (
-  SELECT o.job_id, o.phase FROM {schema}.outbox AS o
+  SELECT o.job_id, o.phase, o.needs_key IS NOT NULL AND (o.needs_key = ANY (CAST(:key_ids AS text[]))) IS NOT TRUE AS keyless
+  FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[]))
   ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), free AS MATERIALIZED (
-  SELECT j.id, EXISTS (SELECT 1 FROM able AS a WHERE a.kind = j.kind AND a.version = j.version) AS known, j.run_at
-  FROM {schema}.jobs AS j
+  SELECT j.id, j.run_at, n.now, CASE
+      WHEN NOT EXISTS (SELECT 1 FROM able AS a WHERE a.kind = j.kind AND a.version = j.version) THEN 'unsupported'
+      WHEN j.id IN (SELECT h.job_id FROM held AS h WHERE h.keyless) THEN 'unknown_key'
+      WHEN j.run_at > n.now THEN 'not_due'
+    END AS reason
+  FROM {schema}.jobs AS j, (SELECT {schema}.clock() AS now) AS n
   WHERE j.id = ANY (ARRAY(SELECT h.job_id FROM held AS h WHERE h.phase = 'released')) AND j.state = 'ready'
 ), given_back AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'owed', last_error = CASE WHEN f.known THEN 'not due' ELSE 'no handler here for its kind and version' END,
-    due_at = greatest(f.run_at, n.now + make_interval(secs => CASE WHEN f.known THEN 0 ELSE
+  SET phase = 'owed',
+    last_error = CASE f.reason WHEN 'not_due' THEN 'not due' WHEN 'unknown_key' THEN 'unknown key' ELSE 'no handler here for its kind and version' END,
+    due_at = greatest(f.run_at, f.now + make_interval(secs => CASE WHEN f.reason = 'not_due' THEN 0 ELSE
       least(CAST(:pause_s AS float8) * power(2, least(o.release_count - 1, 20)), CAST(:pause_max_s AS float8)) END)),
     -- To the end of the line: what nobody here can run must not stand in front of what somebody can.
-    order_key = greatest(o.order_key, n.now)
-  FROM free AS f, (SELECT {schema}.clock() AS now) AS n
-  WHERE o.job_id = f.id AND o.job_id = ANY (ARRAY(SELECT e.id FROM free AS e)) AND NOT (f.known AND f.run_at <= n.now)
-  RETURNING o.job_id, f.known
+    order_key = greatest(o.order_key, f.now)
+  FROM free AS f
+  WHERE o.job_id = f.id AND o.job_id = ANY (ARRAY(SELECT e.id FROM free AS e)) AND f.reason IS NOT NULL
+  RETURNING o.job_id, f.reason
 )
 SELECT i.job_id, CASE
-    WHEN g.known IS FALSE THEN 'unsupported'
-    WHEN g.known THEN 'not_due'
+    WHEN g.reason IS NOT NULL THEN g.reason
     WHEN h.phase IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = i.job_id) THEN 'unknown'
     ELSE 'stale'
   END AS reason

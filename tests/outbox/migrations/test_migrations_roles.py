@@ -25,7 +25,7 @@ LIVING = "announce depart"
 KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING}"
 CLAIMING = "claim own_claims refuse"
 ENDING = "complete complete_one same_transaction retry fail attempt_outcomes"
-WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint"
+WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings",
     "relay": f"{KEEPING} wake_place",
