@@ -1,5 +1,6 @@
 """The consuming side of outbox-relay: subclass `Handler` or `AsyncHandler`, and run a consumer."""
 
+from outbox_consumer.effects import NOT_DONE, EffectNotSent, EffectOnHold, EffectRefused, EffectResult, SurelyNotDone
 from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.handler import AsyncHandler, Handler
 from outbox_consumer.job import Job
@@ -8,13 +9,19 @@ from outbox_consumer.retry import RetryPolicy
 from outbox_schemas import HandlerError, LeaseLost
 
 __all__ = [
+    "NOT_DONE",
     "AsyncHandler",
+    "EffectNotSent",
+    "EffectOnHold",
+    "EffectRefused",
+    "EffectResult",
     "Handler",
     "HandlerError",
     "Job",
     "LeaseLost",
     "RetryPolicy",
     "RetryableError",
+    "SurelyNotDone",
     "TerminalError",
     "ThrottledError",
     "run_consumer",

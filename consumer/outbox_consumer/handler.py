@@ -39,6 +39,8 @@ class BaseHandler(Generic[P]):
         versions: the payload versions that this class can read; default: the payload class's own and those that its
         `upgrades` lift. Others are left to other consumers.
         handler_version: what the history shows; raise it with each change of meaning.
+        effect_key_lifetime: for how long the other side of `job.effect()` honours an idempotency key, where it forgets
+            them: an effect is not sent again blindly after that. It must outlast all retries. None: it never forgets.
         abstract: True in a class's own body keeps it from being loaded with its module; subclasses don't inherit it.
     """
 
@@ -48,6 +50,7 @@ class BaseHandler(Generic[P]):
     progress_deadline: ClassVar[timedelta | None] = None
     versions: ClassVar[Collection[int]] = ()
     handler_version: ClassVar[str] = "1"
+    effect_key_lifetime: ClassVar[timedelta | None] = None
     abstract: ClassVar[bool] = False
     payload_type: ClassVar[type[Payload]]
 
@@ -85,6 +88,23 @@ class BaseHandler(Generic[P]):
             raise HandlerError(f"{name}.versions must be whole numbers from 1")
         if not cls.handler_version.isprintable() or not 1 <= len(cls.handler_version) <= 100:
             raise HandlerError(f"{name}.handler_version must be printable text of 1 to 100 characters")
+        cls._check_key_lifetime()
+
+    @classmethod
+    def _check_key_lifetime(cls) -> None:
+        """Refuse retries that may send an effect after the other side has forgotten its key: it would happen twice."""
+        lifetime = cls.effect_key_lifetime
+        if lifetime is None:
+            return
+        name = f"{cls.__qualname__}.effect_key_lifetime"
+        if not isinstance(lifetime, timedelta):
+            raise HandlerError(f"{name} must be a timedelta or None; it is of type {type(lifetime).__name__}")
+        longest = cls.retry.longest_course(cls.max_runtime)
+        if lifetime < longest:
+            raise HandlerError(
+                f"{name} ({lifetime}) is shorter than its retries can take ({longest}); lower max_attempts or cap of "
+                "its RetryPolicy, or max_runtime"
+            )
 
     @classmethod
     def _check_types(cls) -> None:

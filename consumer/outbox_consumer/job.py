@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
-from typing import Any, overload
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, overload
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from outbox.sealing.envelope import MARK, is_sealed
 from outbox.sealing.vault import Vault
 from outbox.statements import Statements
 from outbox.writer import Origin
+from outbox_consumer.effects.methods import CallsEffects
 from outbox_consumer.guarded import current_transaction, guarded_session, returned_clean
 from outbox_schemas import LeaseLost, PayloadError
 from outbox_schemas.exactness import check_exact
@@ -41,7 +42,7 @@ class Lost(threading.Event):
         return self.is_set()
 
 
-class Job:
+class Job(CallsEffects):
     """One attempt of a job, as its handler sees it. Safe to use from several threads.
 
     Attributes:
@@ -56,7 +57,15 @@ class Job:
     # On the class: most attempts never say anything.
     _progress: tuple[str | None, float] = (None, 0.0)
 
-    def __init__(self, claimed: Claimed, *, trusted_until: float, engine: sa.Engine, statements: Statements) -> None:
+    def __init__(
+        self,
+        claimed: Claimed,
+        *,
+        trusted_until: float,
+        engine: sa.Engine,
+        statements: Statements,
+        effect_key_lifetime: timedelta | None = None,
+    ) -> None:
         self.id: UUID = claimed.lease.job_id
         self.attempt: int = claimed.attempt
         self.charged: int = claimed.charged
@@ -82,6 +91,7 @@ class Job:
         self._open = 0
         self._here: threading.local | None = None
         self._checkpoint: Any = _UNREAD
+        self._effect_key_lifetime = effect_key_lifetime
 
     @property
     def lost(self) -> Lost:
@@ -250,12 +260,15 @@ class Job:
         """
         return getattr(self._here, "connection", None) if self._here is not None else None
 
+    def _refused(self) -> NoReturn:
+        self.mark_lost("the lease is no longer held")
+        raise LeaseLost(self.id, self.attempt, refused=True)
+
     def _pass_fence(self, connection: sa.Connection) -> None:
         if self._applying:
             raise RuntimeError("job.save_checkpoint() in apply() needs the session given; another would wait for it")
         if not hold_fence(connection, self._statements, self._lease):
-            self.mark_lost("the lease is no longer held")
-            raise LeaseLost(self.id, self.attempt, refused=True)
+            self._refused()
 
     @property
     def holds_fence(self) -> bool:

@@ -69,6 +69,13 @@ class RetryPolicy:
         drawn = random.uniform(0, self.longest_wait_s(failures))  # noqa: S311 - spreads load, guards nothing
         return min(max(drawn, at_least_s if math.isfinite(at_least_s) else 0.0), self.cap.total_seconds())
 
+    def longest_course(self, max_runtime: timedelta) -> timedelta:
+        """Return the longest time from the start of a job's first attempt to the end of its last, each within
+        `max_runtime`. A queue that stands still may add to it.
+        """
+        waits_s = sum(self.longest_wait_s(failures) for failures in range(1, self.max_attempts))
+        return timedelta(seconds=waits_s) + self.max_attempts * max_runtime
+
     def exhausted(self, charged: int, max_attempts: int) -> bool:
         """Tell whether `charged` attempts use up `max_attempts`, the limit that the job itself carries since its
         first claim.

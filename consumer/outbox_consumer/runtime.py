@@ -239,13 +239,14 @@ class Consumer:
 
     def _entry_of(self, claimed: Claimed, asked_at: float) -> Entry:
         trusted_until = asked_at + claimed.lease.lease_s
+        handler = self._registry.find(claimed.kind, claimed.version)
         job = Job(
             claimed,
             trusted_until=trusted_until,
             engine=self._connections.for_handlers,
             statements=self._connections.statements,
+            effect_key_lifetime=handler.effect_key_lifetime,
         )
-        handler = self._registry.find(claimed.kind, claimed.version)
         return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
 
     def _deliver(self, entries: Sequence[Entry]) -> None:

@@ -6,10 +6,17 @@ package.
 
 from outbox.cancelling import cancel
 from outbox.explaining import explain
+from outbox.inbox import Once, once, once_async
 from outbox.reading import find_job, get_job, get_job_async
+from outbox.resolving import resolve_effect
 from outbox.writer import enqueue, enqueue_async, enqueue_many
 from outbox_schemas import (
+    EffectNotFound,
+    EffectNotOpen,
+    EffectState,
+    EffectView,
     Explanation,
+    InboxKeyConflict,
     InvalidSubmission,
     JobNotFound,
     JobRef,
@@ -25,7 +32,12 @@ from outbox_schemas import (
 )
 
 __all__ = [
+    "EffectNotFound",
+    "EffectNotOpen",
+    "EffectState",
+    "EffectView",
     "Explanation",
+    "InboxKeyConflict",
     "InvalidSubmission",
     "JobNotFound",
     "JobRef",
@@ -33,6 +45,7 @@ __all__ = [
     "JobView",
     "LogicalKeyConflict",
     "NameRefused",
+    "Once",
     "OutboxError",
     "Payload",
     "PayloadError",
@@ -46,4 +59,7 @@ __all__ = [
     "find_job",
     "get_job",
     "get_job_async",
+    "once",
+    "once_async",
+    "resolve_effect",
 ]

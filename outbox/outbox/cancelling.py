@@ -9,7 +9,7 @@ from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import JobNotFound, JobView, NameRefused
 
-__all__ = ["cancel"]
+__all__ = ["cancel", "check_actor"]
 
 _ACTOR_CHARACTERS = 200
 _REASON_CHARACTERS = 2000
@@ -27,8 +27,7 @@ def cancel(target: Target, job_id: UUID, *, by: str, reason: str, schema: str | 
         JobNotFound: no job has this id.
         NameRefused: `by` or `reason` is empty, unprintable or too long.
     """
-    _check("by", by, _ACTOR_CHARACTERS)
-    _check("reason", reason, _REASON_CHARACTERS)
+    check_actor(by, reason)
     connection = connection_of(target)
     statements = statements_for(schema_of(target, schema))
     statements.run_within(connection, "cancel", {"job_id": job_id, "actor": by, "reason": reason})
@@ -36,6 +35,13 @@ def cancel(target: Target, job_id: UUID, *, by: str, reason: str, schema: str | 
     if view is None:
         raise JobNotFound(job_id)
     return view
+
+
+def check_actor(by: str, reason: str, **more: str) -> None:
+    """Raise `NameRefused` unless who, why, and whatever else a person tells are printable texts within their bounds."""
+    _check("by", by, _ACTOR_CHARACTERS)
+    for field, text in {"reason": reason, **more}.items():
+        _check(field, text, _REASON_CHARACTERS)
 
 
 def _check(field: str, value: str, limit: int) -> None:

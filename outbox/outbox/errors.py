@@ -2,7 +2,10 @@
 
 from outbox_schemas.errors import (
     BrokerError,
+    EffectNotFound,
+    EffectNotOpen,
     HandlerError,
+    InboxKeyConflict,
     InvalidSubmission,
     JobNotFound,
     LeaseLost,
@@ -19,7 +22,10 @@ from outbox_schemas.errors import (
 
 __all__ = [
     "BrokerError",
+    "EffectNotFound",
+    "EffectNotOpen",
     "HandlerError",
+    "InboxKeyConflict",
     "InvalidSubmission",
     "JobNotFound",
     "LeaseLost",

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 from outbox.statements import Statements
 from outbox.submission import Submission
 
-__all__ = ["Holder", "find_committed", "holders_of"]
+__all__ = ["Holder", "beside", "find_committed", "holders_of"]
 
 
 class Holder(NamedTuple):
@@ -41,11 +41,11 @@ def find_committed(
     """
     if not submissions:
         return []
-    with _beside(connection.engine).connect() as aside:
+    with beside(connection.engine).connect() as aside:
         return [_find(aside, statements, tenant, submission) for submission in submissions]
 
 
-def _beside(engine: sa.Engine) -> sa.Engine:
+def beside(engine: sa.Engine) -> sa.Engine:
     """Return an engine with the same way to connect, the same listeners and the same dialect, sync or async."""
     pool = NullPool(
         engine.pool._creator,  # noqa: SLF001 - the only way to connect exactly as the caller's engine does

@@ -2,7 +2,10 @@
 
 from outbox_schemas.errors import (
     BrokerError,
+    EffectNotFound,
+    EffectNotOpen,
     HandlerError,
+    InboxKeyConflict,
     InvalidSubmission,
     JobNotFound,
     LeaseLost,
@@ -27,11 +30,12 @@ from outbox_schemas.payload import MAX_PAYLOAD_BYTES, Document, Payload
 from outbox_schemas.redaction import redacted, shape
 from outbox_schemas.refs import Ref
 from outbox_schemas.sensitive import Sensitive
-from outbox_schemas.states import ENDED, TRANSITIONS, Event, JobState, Outcome, Phase, next_states
+from outbox_schemas.states import ENDED, TRANSITIONS, EffectState, Event, JobState, Outcome, Phase, next_states
 from outbox_schemas.views import (
     AttemptView,
     CancelledAfter,
     CancelResult,
+    EffectView,
     ErrorView,
     JobRef,
     JobView,
@@ -49,11 +53,16 @@ __all__ = [
     "CancelResult",
     "CancelledAfter",
     "Document",
+    "EffectNotFound",
+    "EffectNotOpen",
+    "EffectState",
+    "EffectView",
     "ErrorView",
     "Event",
     "Explanation",
     "Finding",
     "HandlerError",
+    "InboxKeyConflict",
     "InvalidSubmission",
     "JobNotFound",
     "JobRef",

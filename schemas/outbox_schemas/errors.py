@@ -8,6 +8,9 @@
     ├── LogicalKeyConflict       the key is taken by a job with other arguments
     ├── SubmissionUnresolved     the key is taken by a job that this transaction can't see
     ├── JobNotFound              no job has this id
+    ├── EffectNotFound           the job has no effect of this name
+    ├── EffectNotOpen            the effect, or its job, is not in a state in which a person may resolve it
+    ├── InboxKeyConflict         the inbox key was used with other arguments
     ├── SchemaMismatch           the database's tables are not the expected ones
     ├── LeaseLost                a token no longer owns its attempt
     ├── UnknownKey               a sealed job needs a key that this process doesn't have
@@ -30,7 +33,10 @@ from uuid import UUID
 
 __all__ = [
     "BrokerError",
+    "EffectNotFound",
+    "EffectNotOpen",
     "HandlerError",
+    "InboxKeyConflict",
     "InvalidSubmission",
     "JobNotFound",
     "LeaseLost",
@@ -129,6 +135,53 @@ class JobNotFound(OutboxError):  # noqa: N818 - named by what happened
 
     def __reduce__(self) -> tuple[type[JobNotFound], tuple[UUID]]:
         return type(self), (self.job_id,)
+
+
+class EffectNotFound(OutboxError):  # noqa: N818 - named by what happened
+    """The job has no effect of this name."""
+
+    code = "effect_not_found"
+
+    def __init__(self, job_id: UUID, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(f"job {job_id} has no effect {name!r}; `outbox effects show {job_id}` names those that it has")
+
+    def __reduce__(self) -> tuple[type[EffectNotFound], tuple[UUID, str]]:
+        return type(self), (self.job_id, self.name)
+
+
+class EffectNotOpen(OutboxError):  # noqa: N818 - named by what happened
+    """The effect is settled already, or its job runs just now; nothing was changed."""
+
+    code = "effect_not_open"
+
+    def __init__(self, job_id: UUID, name: str, problem: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        self.problem = problem
+        super().__init__(f"effect {name!r} of job {job_id} {problem}")
+
+    def __reduce__(self) -> tuple[type[EffectNotOpen], tuple[UUID, str, str]]:
+        return type(self), (self.job_id, self.name, self.problem)
+
+
+class InboxKeyConflict(OutboxError):  # noqa: N818 - named by what happened
+    """The inbox key was used before with other arguments.
+
+    Nothing was written and the caller's transaction is healthy.
+    """
+
+    code = "inbox_key_conflict"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"inbox key {key!r} was used with different arguments; pass the same ones, or another key for other work"
+        )
+
+    def __reduce__(self) -> tuple[type[InboxKeyConflict], tuple[str]]:
+        return type(self), (self.key,)
 
 
 class SchemaMismatch(OutboxError):  # noqa: N818 - named by what happened

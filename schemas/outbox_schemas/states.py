@@ -8,7 +8,17 @@ from __future__ import annotations
 from enum import StrEnum
 from types import MappingProxyType
 
-__all__ = ["ENDED", "TRANSITIONS", "Event", "JobState", "Outcome", "Phase", "next_states"]
+__all__ = [
+    "EFFECT_MOVES",
+    "ENDED",
+    "TRANSITIONS",
+    "EffectState",
+    "Event",
+    "JobState",
+    "Outcome",
+    "Phase",
+    "next_states",
+]
 
 
 class JobState(StrEnum):
@@ -55,6 +65,26 @@ class Event(StrEnum):
     EXPIRE = "expire"
     CANCEL = "cancel"
     REDRIVE = "redrive"
+
+
+class EffectState(StrEnum):
+    """Where an external effect stands. `PENDING` and `UNCERTAIN` both mean that it may or may not have happened."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    UNCERTAIN = "uncertain"
+    NOT_DONE = "not_done"
+
+
+EFFECT_MOVES = MappingProxyType(
+    {
+        EffectState.PENDING: frozenset(EffectState),
+        EffectState.UNCERTAIN: frozenset(EffectState),
+        EffectState.NOT_DONE: frozenset({EffectState.NOT_DONE, EffectState.PENDING}),
+        EffectState.CONFIRMED: frozenset({EffectState.CONFIRMED}),
+    }
+)
+"""Where each state of an effect may lead. A confirmed one stays so; the database refuses anything else."""
 
 
 TRANSITIONS = MappingProxyType(

@@ -8,9 +8,19 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from outbox_schemas.states import JobState, Outcome, Phase
+from outbox_schemas.states import EffectState, JobState, Outcome, Phase
 
-__all__ = ["AttemptView", "CancelResult", "CancelledAfter", "ErrorView", "JobRef", "JobView", "OwedView", "TreeView"]
+__all__ = [
+    "AttemptView",
+    "CancelResult",
+    "CancelledAfter",
+    "EffectView",
+    "ErrorView",
+    "JobRef",
+    "JobView",
+    "OwedView",
+    "TreeView",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,36 @@ class CancelledAfter(_View):
             parts.append(f"checkpoints: {', '.join(self.checkpoints)}")
         parts += [f"effects {state}: {', '.join(names)}" for state, names in sorted(self.effects.items())]
         return "; ".join(parts)
+
+
+class EffectView(_View):
+    """One external effect of a job, without its stored result.
+
+    Attributes:
+        provider_key: what the other side was given as the idempotency key.
+        attempt: the attempt that touched it last; `sends` counts how often sending it was begun.
+        settled_by: how it was confirmed: `send`, `reconcile`, `policy` (assumed) or `person`.
+        result_note: why a confirmed effect has no stored result; None where it has one, or needs none.
+    """
+
+    job_id: UUID
+    name: str
+    state: EffectState
+    provider_key: UUID
+    attempt: int
+    sends: int
+    remote_request_id: str | None
+    settled_by: str | None
+    result_note: str | None
+    error_code: str | None
+    error_message: str | None
+    created_at: datetime
+    updated_at: datetime | None
+    confirmed_at: datetime | None
+    job_state: JobState
+    kind: str
+    logical_key: str
+    tenant: str
 
 
 class JobView(_View):

@@ -10,7 +10,7 @@ from typing import Any
 from crash import environment, unfenced
 from crash.processes import Armed
 from crash.scripts import WILL_WRITE, Wake, consumer_at, relay_at, relay_in_recovery, writer_at
-from crash.workload import KINDS, ON_THREADS, Concurrent
+from crash.workload import KINDS, LEDGERED, ON_THREADS, Concurrent, Noticed
 from outbox.barriers import Barrier
 
 
@@ -56,6 +56,7 @@ _CONSUMER = (
     _B.CONSUMER_BEFORE_HEARTBEAT,
 )
 _AMID = (_B.CONSUMER_BEFORE_HANDLE, _B.CONSUMER_AFTER_EXTERNAL_EFFECT, _B.CONSUMER_AFTER_HANDLE)
+_EFFECT = (_B.EFFECT_BEFORE_PENDING, _B.EFFECT_AFTER_PENDING, _B.EFFECT_AFTER_SEND, _B.EFFECT_AFTER_CONFIRM)
 _WITHOUT_HINTS = (_B.CONSUMER_BROKERLESS_AFTER_RELEASE,)
 _LATER = (_B.CONSUMER_AFTER_HANDLE, _B.CONSUMER_AFTER_APPLY, _B.CONSUMER_AFTER_COMMIT)
 _ON_LOOP = (_B.CONSUMER_BEFORE_EXTERNAL_EFFECT, _B.CONSUMER_AFTER_APPLY)
@@ -70,6 +71,7 @@ QUICK = {
     "consumer.after_handle stop",
     "consumer.after_apply kill",
     "consumer.brokerless_after_release kill without broker",
+    "effect.after_send stop, with key or reconciler",
     "commit's answer lost: apply",
     "checker: fence removed",
 }
@@ -91,6 +93,9 @@ def _barrier_cells() -> Iterable[Cell]:
         yield from (_consumer(barrier, action) for barrier in (*_WITH_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, broker=False) for barrier in (*_WITHOUT_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, 5) for barrier in _LATER)
+        for barrier in _EFFECT:
+            yield _at(consumer_at, barrier, action, kinds=LEDGERED, label=", with key or reconciler")
+            yield _at(consumer_at, barrier, action, kinds=(Noticed,), label=", async", broker=False)
         for barrier in _ON_LOOP:
             yield _at(consumer_at, barrier, action, kinds=(Concurrent,), label=", async")
     for barrier in _AMID:
@@ -123,6 +128,7 @@ def _environment_cells() -> Iterable[Cell]:
         yield Cell(f"backends terminated at {barrier.value}", run, barrier)
     yield _cell("commit's answer lost: apply", environment.completion_cut)
     yield _cell("commit's answer lost: job.transaction", environment.step_cut)
+    yield _cell("commit's answer lost: effect", environment.effect_cut)
     yield _cell("commit's answer lost: batch", environment.batch_cut)
     yield _cell("commit's answer lost: claim", environment.claim_cut)
     yield _cell("commit's answer lost: writer", environment.submission_cut)

@@ -11,9 +11,9 @@ from typing import Any
 from crash.broker import Queue
 from crash.cutting import CommitCutter, Trigger
 from crash.processes import Armed
-from crash.scripts import BATCH, BATCHES, JOBS
+from crash.scripts import BATCH, BATCHES, JOBS, TOGETHER
 from crash.stage import LEASE_S, CellFailed, Stage
-from crash.workload import KINDS, Applied, Plain, Stepped
+from crash.workload import Applied, Mailed, Plain, Stepped
 from outbox.barriers import Barrier
 from outbox.servers import Postgres, RabbitMQ
 
@@ -31,7 +31,7 @@ def recovery_time(stage: Stage) -> None:
     """Measure from kill -9 to the claim elsewhere, by the database's clock: lease + 2 s at most."""
     if stage.amqp_url is not None:
         stage.relay()
-    jobs = stage.submit(len(KINDS), first_s=60)
+    jobs = stage.submit(TOGETHER, first_s=60)
     victim = stage.consumer()
     stage.running(len(jobs))
     stage.consumer()
@@ -138,6 +138,12 @@ def completion_cut(stage: Stage) -> None:
     """Swallow the answers to commits of `apply`; the consumer must find out, not guess."""
     consumer = _cut(stage, Trigger("outbox-consumer/completions", _COMMIT), Applied)
     _resolved(stage, consumer, "commits_resolved")
+
+
+def effect_cut(stage: Stage) -> None:
+    """Swallow the answers to an effect's announcement and to its confirmation: each is written once more."""
+    _cut(stage, Trigger("outbox-consumer/handlers", "effects"), Mailed)
+    stage.facts["requests heard"] = stage.provider.heard()
 
 
 def step_cut(stage: Stage) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from crash.stage import Stage
-from crash.workload import Applied, Concurrent, Plain, Stepped
+from crash.workload import Applied, Charged, Concurrent, Mailed, Noticed, Plain, Stepped
+from outbox_schemas.effect_keys import provider_key
 from support.invariants import check_invariants
 
-_APPLY = frozenset({Applied.kind, Stepped.kind, Concurrent.kind})
-_KNOWN = _APPLY | {Plain.kind}
+_APPLY = frozenset({Applied.kind, Stepped.kind, Concurrent.kind, Charged.kind})
+# The name of the effect that each kind has at the provider.
+_AT_PROVIDER = {Charged.kind: "charge", Mailed.kind: "mail", Noticed.kind: "mail"}
+_KNOWN = _APPLY | {Plain.kind} | _AT_PROVIDER.keys()
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Evidence:
     """What was done outside; once for each attempt that got so far."""
     uncommitted: Collection[str]
     """Jobs that some transaction has written, whether or not it was committed."""
+    provided: Collection[str] = ()
+    """The key of each thing that the provider did."""
     invariants: Collection[str] = ()
     """Violations that the rows show by themselves."""
 
@@ -62,12 +68,28 @@ def judge(evidence: Evidence) -> Verdict:
         for job, times in Counter(one.job for one in written).items()
         if times > 1
     }
+    doubled |= {
+        f"the provider's {name} for job {job} was done {times} times"
+        for job, name, times in _at_provider(evidence)
+        if times > 1
+    }
     problems = [*lost, *doubled, *_stale(evidence), *_phantoms(evidence), *evidence.invariants]
     return Verdict(len({text.split()[1] for text in lost}), len(doubled), sorted(problems))
 
 
+def _at_provider(evidence: Evidence) -> list[tuple[str, str, int]]:
+    """Return, for each job with an effect at the provider, that effect's name and how often it was done."""
+    done = Counter(evidence.provided)
+    named = [(job, _AT_PROVIDER[kind]) for job, kind in evidence.orders.items() if kind in _AT_PROVIDER]
+    return [(job, name, done[str(provider_key(UUID(job), name))]) for job, name in named]
+
+
 def _lost(evidence: Evidence) -> list[str]:
-    found = []
+    found = [
+        f"job {job} succeeded without the provider's {name}"
+        for job, name, times in _at_provider(evidence)
+        if not times and evidence.jobs.get(job) == "succeeded"
+    ]
     applied = {one.job for one in evidence.effects}
     stepped = {one.job for one in evidence.steps}
     outside = {one.job for one in evidence.external}
@@ -124,6 +146,7 @@ def gather(stage: Stage) -> Evidence:
         steps=_written(rows("SELECT job_id, attempt FROM public.crash_steps")),
         external=_written(line.split()[:2] for line in stage.effects_file.read_text(encoding="ascii").splitlines()),
         uncommitted=set(stage.intents_file.read_text(encoding="ascii").split()),
+        provided=stage.provider.done(),
         invariants=check_invariants(stage.database),
     )
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from crash.processes import Armed, Process
 from crash.stage import CellFailed, Stage
-from crash.workload import KINDS, Concurrent, Order
+from crash.workload import KINDS, Concurrent, Noticed, Order
 from outbox.barriers import Barrier
 
 JOBS = 12
@@ -26,10 +26,15 @@ WILL_WRITE = frozenset(
         Barrier.CONSUMER_AFTER_EXTERNAL_EFFECT,
         Barrier.CONSUMER_AFTER_HANDLE,
         Barrier.CONSUMER_BEFORE_HEARTBEAT,
+        Barrier.EFFECT_BEFORE_PENDING,
+        Barrier.EFFECT_AFTER_SEND,
+        Barrier.EFFECT_AFTER_CONFIRM,
     }
 )
-# Frozen here, it holds leases, but may find them lost before any handler starts.
-_HOLDS = frozenset({Barrier.CONSUMER_AFTER_CLAIM, Barrier.CONSUMER_AFTER_ACK})
+# Frozen here, it holds leases, but may find them lost before any handler starts, or before it sends what it announced.
+_HOLDS = frozenset({Barrier.CONSUMER_AFTER_CLAIM, Barrier.CONSUMER_AFTER_ACK, Barrier.EFFECT_AFTER_PENDING})
+# As many as a consumer runs at once on its threads and its loop.
+TOGETHER = 4
 
 
 class Wake(StrEnum):
@@ -65,7 +70,7 @@ def consumer_at(stage: Stage, armed: Armed, wake: Wake = Wake.AFTER, kinds: Sequ
 
 
 def _see_refused(stage: Stage, victim: Process, barrier: Barrier, kinds: Sequence[type[Order]]) -> None:
-    if barrier in WILL_WRITE and Concurrent not in kinds:
+    if barrier in WILL_WRITE and not {Concurrent, Noticed} & set(kinds):
         stage.until(victim.refused, f"the woken {victim.name} was refused")
     elif barrier in _HOLDS | WILL_WRITE:
         stage.until(
@@ -99,9 +104,9 @@ def _submit_until_held(stage: Stage, victim: Process) -> None:
 def relay_in_recovery(stage: Stage, armed: Armed) -> None:
     """Kill a consumer that holds leases, and hit the relay that is about to take them back."""
     victim = stage.relay(armed)
-    stage.submit(len(KINDS), first_s=30)
+    stage.submit(TOGETHER, first_s=30)
     loser = stage.consumer()
-    stage.running(len(KINDS))
+    stage.running(TOGETHER)
     loser.kill()
     stage.held(victim)
     stage.relay()

@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 
 from crash.processes import TESTS, Armed, Process, Workshop
-from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, TABLES, submit
+from crash.provider import Provider
+from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, PROVIDER_FILE, TABLES, submit
 from outbox.servers.instance import Instance, tail
 from outbox.urls import sqlalchemy_engine
 from support.database import Database
@@ -55,6 +56,7 @@ class Stage:
         database_url: the same for their database; a proxy may stand in.
         facts: what the script has measured or seen, for the report.
         armed: the processes that were given a barrier.
+        provider: the other side of the jobs' effects.
         problems: what went wrong when processes were asked to end.
     """
 
@@ -66,6 +68,8 @@ class Stage:
         self.folder = folder
         self.effects_file = folder / "external-effects"
         self.intents_file = folder / "intents"
+        self.provider_file = folder / "provider"
+        self.provider = Provider(self.provider_file)
         self.workshop = Workshop(instance, folder)
         self.facts: dict[str, Any] = {}
         self.armed: list[Process] = []
@@ -74,6 +78,7 @@ class Stage:
         self._deadline = time.monotonic() + CELL_S
         for file in (self.effects_file, self.intents_file):
             file.touch()
+        self.provider.open()
         with psycopg.connect(database.url, autocommit=True) as connection:
             connection.execute(TABLES)
 
@@ -178,6 +183,7 @@ class Stage:
             "OUTBOX_AMQP_URL": self.amqp_url or "",
             "OUTBOX_AMQP_PREFIX": self.prefix,
             EFFECTS_FILE: str(self.effects_file),
+            PROVIDER_FILE: str(self.provider_file),
             LEASE_VARIABLE: str(LEASE_S),
             "PYTHONPATH": os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH")))),
         }

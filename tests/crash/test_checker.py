@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 from crash.evidence import Evidence, Written, judge
-from crash.workload import Applied, Plain, Stepped
+from crash.workload import Applied, Charged, Plain, Stepped
+from outbox_schemas.effect_keys import provider_key
 
 _GOOD = Evidence(
     orders={"a": Applied.kind, "p": Plain.kind, "s": Stepped.kind},
@@ -42,6 +44,24 @@ def test_a_second_effect_is_doubled() -> None:
     """So is a second step; the external effect is not."""
     assert judge(replace(_GOOD, effects=[*_GOOD.effects, Written("a", 1)])).doubled == 1
     assert judge(replace(_GOOD, steps=[*_GOOD.steps, Written("s", 3)])).doubled == 1
+
+
+def test_what_the_provider_did_not_do_or_did_twice_is_found() -> None:
+    """Its own books count: a success without its charge is lost, a second charge is doubled."""
+    job = "0190a3b5-1111-7222-8333-444455556666"
+    charge = str(provider_key(UUID(job), "charge"))
+    good = replace(
+        _GOOD,
+        orders={**_GOOD.orders, job: Charged.kind},
+        jobs={**_GOOD.jobs, job: "succeeded"},
+        won={**_GOOD.won, job: 1},
+        effects=[*_GOOD.effects, Written(job, 1)],
+        external=[*_GOOD.external, Written(job, 1)],
+        provided=[charge],
+    )
+    assert judge(good).problems == []
+    assert judge(replace(good, provided=[])).lost == 1
+    assert judge(replace(good, provided=[charge, charge])).doubled == 1
 
 
 def test_an_effect_of_another_attempt_than_the_winner_is_found() -> None:

@@ -16,12 +16,14 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from crash.provider import Provider
 from outbox import JobRef, enqueue_many
 from outbox.barriers import Barrier, hit
-from outbox_consumer import AsyncHandler, Handler, Job, RetryPolicy
+from outbox_consumer import NOT_DONE, AsyncHandler, EffectResult, Handler, Job, RetryPolicy
 from outbox_schemas import Payload
 
 EFFECTS_FILE = "CRASH_EFFECTS_FILE"
+PROVIDER_FILE = "CRASH_PROVIDER_FILE"
 LEASE_VARIABLE = "CRASH_LEASE_S"
 QUEUE = "crash"
 
@@ -77,8 +79,27 @@ class Concurrent(Order):
     kind: ClassVar[str] = "crash.async"
 
 
+class Charged(Order):
+    """Charges by a provider that knows its keys again, and has an effect in `apply`."""
+
+    kind: ClassVar[str] = "crash.charged"
+
+
+class Mailed(Order):
+    """Mails by a provider that does whatever it is asked to, as often as it is asked; it can be asked what it did."""
+
+    kind: ClassVar[str] = "crash.mailed"
+
+
+class Noticed(Order):
+    """As `Mailed`, on the event loop."""
+
+    kind: ClassVar[str] = "crash.noticed"
+
+
 ON_THREADS: tuple[type[Order], ...] = (Applied, Plain, Stepped)
-KINDS: tuple[type[Order], ...] = (*ON_THREADS, Concurrent)
+LEDGERED: tuple[type[Order], ...] = (Charged, Mailed)
+KINDS: tuple[type[Order], ...] = (*ON_THREADS, Concurrent, *LEDGERED, Noticed)
 
 
 def act_outside(job: Job) -> None:
@@ -161,6 +182,70 @@ class ConcurrentHandler(AsyncHandler[Concurrent]):
     def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
         """Write the effect."""
         write_row(session, "crash_effects", job)
+
+
+def _mail(key: str, request: Any) -> EffectResult:
+    del request
+    return EffectResult(None, remote_id=_provider().mail(key))
+
+
+def _find_mail(key: str) -> Any:
+    found = _provider().find(key)
+    return NOT_DONE if found is None else EffectResult(None, remote_id=found)
+
+
+def _provider() -> Provider:
+    return Provider(Path(os.environ[PROVIDER_FILE]))
+
+
+class ChargedHandler(Handler[Charged]):
+    """An effect under an idempotency key, sent again whenever it is uncertain; then one in `apply`."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    def handle(self, job: Job, payload: Charged) -> None:
+        """Work and charge."""
+        _work(job, payload)
+        job.effect(
+            "charge", {"order": payload.number}, send=lambda key, _: _provider().charge(key), on_uncertain="resend"
+        )
+
+    def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
+        """Write the effect."""
+        write_row(session, "crash_effects", job)
+
+
+class MailedHandler(Handler[Mailed]):
+    """An effect without an idempotency key, looked for before it is sent again; no `apply`."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    def handle(self, job: Job, payload: Mailed) -> None:
+        """Work and mail."""
+        _work(job, payload)
+        job.effect("mail", {"order": payload.number}, send=_mail, reconcile=_find_mail)
+
+
+class NoticedHandler(AsyncHandler[Noticed]):
+    """As `MailedHandler`, on the event loop."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    async def handle(self, job: Job, payload: Noticed) -> None:
+        """Work and mail."""
+        await asyncio.sleep(payload.takes_s(job))
+        act_outside(job)
+
+        async def send(key: str, request: Any) -> Any:
+            return _mail(key, request)
+
+        async def reconcile(key: str) -> Any:
+            return _find_mail(key)
+
+        await job.effect_async("mail", {"order": payload.number}, send=send, reconcile=reconcile)
 
 
 def submit(

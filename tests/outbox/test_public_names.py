@@ -11,8 +11,10 @@ import pytest
 NAMES = {
     "outbox": """Explanation InvalidSubmission JobNotFound JobRef JobState JobView LogicalKeyConflict NameRefused
         OutboxError Payload PayloadError SettingsError SubmissionUnresolved cancel enqueue enqueue_async enqueue_many
-        explain find_job get_job get_job_async""",
-    "outbox_consumer": """AsyncHandler Handler HandlerError Job LeaseLost RetryPolicy RetryableError TerminalError
+        explain find_job get_job get_job_async EffectNotFound EffectNotOpen EffectState EffectView InboxKeyConflict Once
+        once once_async resolve_effect""",
+    "outbox_consumer": """NOT_DONE EffectNotSent EffectOnHold EffectRefused EffectResult SurelyNotDone
+        AsyncHandler Handler HandlerError Job LeaseLost RetryPolicy RetryableError TerminalError
         ThrottledError run_consumer""",
     "outbox_relay": "run",
 }

@@ -51,6 +51,9 @@ def test_errors_survive_a_process_boundary() -> None:
         errors.UpgradeFailed(2, "it raised KeyError"),
         errors.UnknownKey("k1"),
         errors.SealBroken("payload"),
+        errors.EffectNotFound(job_id, "charge"),
+        errors.EffectNotOpen(job_id, "charge", "is confirmed"),
+        errors.InboxKeyConflict("k"),
     ):
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
@@ -62,5 +65,7 @@ def test_the_public_names() -> None:
         Finding HandlerError InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict
         MAX_PAYLOAD_BYTES NameRefused OutboxError Outcome OwedView Payload PayloadError Phase Reason Ref
         RefCutShort RefError RefMismatch SchemaMismatch SealBroken Sensitive SettingsError SubmissionUnresolved
-        TRANSITIONS TreeView UnknownKey UpgradeFailed decode_hint digest encode_hint next_states redacted shape"""
+        TRANSITIONS TreeView UnknownKey UpgradeFailed decode_hint digest encode_hint next_states redacted shape
+        EffectNotFound EffectNotOpen
+        EffectState EffectView InboxKeyConflict"""
     assert sorted(outbox_schemas.__all__) == sorted(names.split())

@@ -82,6 +82,13 @@ _RULES = {
     "11: audited as cancelled, but it is not": """
         SELECT j.id FROM {s}.jobs AS j JOIN {s}.audit AS a ON a.action = 'job.cancel' AND a.subject = j.id::text
         WHERE j.state <> 'cancelled'""",
+    "8: an effect of no job, or of an attempt that never was": """
+        SELECT e.job_id FROM {s}.effects AS e LEFT JOIN {s}.jobs AS j ON j.id = e.job_id
+        WHERE j.id IS NULL OR e.attempt > j.attempt_count""",
+    "8: a settled effect that a person resolved without an audit row": """
+        SELECT e.job_id FROM {s}.effects AS e WHERE e.settled_by = 'person' AND NOT EXISTS (
+          SELECT 1 FROM {s}.audit AS a
+          WHERE a.action = 'effect.resolve' AND a.subject = e.job_id::text AND a.detail ->> 'effect' = e.name)""",
     "3: a logical key has two jobs": """
         SELECT min(j.id::text)::uuid FROM {s}.jobs AS j
         GROUP BY j.tenant, j.kind, j.logical_key HAVING count(*) > 1""",
@@ -93,7 +100,7 @@ _ALL = " UNION ALL ".join(f"SELECT '{rule}', broken.* FROM ({query}) AS broken" 
 
 
 def check_invariants(database: Database) -> list[str]:
-    """Return every violation of invariants 1, 3, 4, 6, 7 and 11 as text; empty when all hold.
+    """Return every violation of invariants 1, 3, 4, 6, 7, 8 and 11 as text; empty when all hold.
 
     Invariants 2 and 5 are about what is not there: a rolled-back submission leaves neither row, and a stale token
     nothing, so either would show as a broken pair, a doubled token or a miscounted attempt.

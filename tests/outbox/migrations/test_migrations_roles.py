@@ -25,13 +25,14 @@ LIVING = "announce depart"
 KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING}"
 CLAIMING = "claim own_claims refuse"
 ENDING = "complete complete_one same_transaction retry fail attempt_outcomes"
-WORKING = f"{CLAIMING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
+ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
+WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
 USED_BY = {
-    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings",
+    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once",
     "relay": f"{KEEPING} wake_place",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "get_job list_jobs list_correlated list_attempts job_tree queue_overview cancel surroundings "
-    "list_processes",
+    "list_processes list_open_effects job_effects effect_notes effect_resolve",
 }
 
 

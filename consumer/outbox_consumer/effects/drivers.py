@@ -1,0 +1,113 @@
+"""Running an effect's course: on the calling thread, or from a coroutine with the database on a helper thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from outbox_consumer.effects.course import Ask, Course, Record
+from outbox_consumer.effects.errors import SurelyNotDone
+from outbox_consumer.errors import TerminalError
+
+__all__ = ["Underway", "run", "run_async"]
+
+Persist = Callable[[Callable[[sa.Connection], Any]], Any]
+
+
+class Underway:
+    """The effects of one attempt that are being called just now, and those that it has called at all. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now: set[str] = set()
+        self._touched: dict[str, None] = {}
+
+    def touched(self) -> list[str]:
+        """Return the names of the effects that were called, in order."""
+        with self._lock:
+            return list(self._touched)
+
+    @contextmanager
+    def calling(self, name: str) -> Iterator[None]:
+        """Keep a name to this call for the length of the block.
+
+        Raises:
+            RuntimeError: another call of this attempt has it.
+        """
+        with self._lock:
+            if name in self._now:
+                raise RuntimeError(
+                    f"effect {name!r} is being called elsewhere in this very attempt; call it once, or name them apart"
+                )
+            self._now.add(name)
+            self._touched[name] = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._now.discard(name)
+
+
+class _SyncNeededError(SurelyNotDone, TerminalError):
+    """A plain effect was given a function that returns a coroutine: nothing of that has run."""
+
+    default_code = "effect_misdeclared"
+
+
+def run(course: Course, persist: Persist) -> Any:
+    """Run a course on this thread."""
+
+    def do(step: Record | Ask) -> Any:
+        return persist(step.run) if isinstance(step, Record) else _not_awaitable(step.what, step.run())
+
+    steps, answer, error = course.steps(), None, None
+    while True:
+        try:
+            step = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as end:
+            return end.value
+        answer, error = None, None
+        try:
+            answer = do(step)
+        except BaseException as raised:  # noqa: BLE001 - the course decides what it means
+            error = raised
+
+
+async def run_async(course: Course, persist: Persist) -> Any:
+    """Run a course from a coroutine; only user code runs on the event loop."""
+
+    async def do(step: Record | Ask) -> Any:
+        if isinstance(step, Record):
+            return await asyncio.to_thread(persist, step.run)
+        answer = step.run()
+        return await answer if inspect.isawaitable(answer) else answer
+
+    steps, answer, error = course.steps(), None, None
+    while True:
+        try:
+            step = steps.send(answer) if error is None else steps.throw(error)
+        except StopIteration as end:
+            return end.value
+        answer, error = None, None
+        try:
+            answer = await do(step)
+        except BaseException as raised:  # noqa: BLE001 - as above
+            error = raised
+
+
+def _not_awaitable(what: str, answer: Any) -> Any:
+    """Refuse an answer that would have to be awaited to become one."""
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise _SyncNeededError(
+            f"{what} returned a coroutine, which has not run; await job.effect_async() in an AsyncHandler"
+        )
+    if inspect.isawaitable(answer):
+        raise TypeError(f"{what} returned an awaitable ({type(answer).__name__}); await job.effect_async() instead")
+    return answer

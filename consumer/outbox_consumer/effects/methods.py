@@ -1,0 +1,149 @@
+"""The part of a job's context by which its handler calls external effects."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, NoReturn
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from outbox.effects import EffectBook
+from outbox.leasing import Lease
+from outbox.statements import Statements
+from outbox_consumer.effects.course import Course, Owner
+from outbox_consumer.effects.deciding import OnUncertain
+from outbox_consumer.effects.declared import Declared
+from outbox_consumer.effects.drivers import Underway, run, run_async
+from outbox_consumer.effects.ledger import persist
+
+__all__ = ["CallsEffects"]
+
+# One for all jobs, held for an instant.
+_making = threading.Lock()
+
+
+class CallsEffects:
+    """What `Job` is besides: the attributes are its own."""
+
+    id: UUID
+    attempt: int
+    _lease: Lease
+    _is_lost: bool
+    _trusted_until: float
+    _applying: bool
+    _engine: sa.Engine
+    _statements: Statements
+    _effect_key_lifetime: timedelta | None
+    # Made by the first call of an effect: most jobs have none.
+    _underway: Underway | None = None
+
+    def effect(
+        self,
+        name: str,
+        request: Any,
+        *,
+        send: Callable[[str, Any], Any],
+        reconcile: Callable[[str], Any] | None = None,
+        on_uncertain: OnUncertain = "hold",
+        not_done: tuple[type[BaseException], ...] = (),
+    ) -> Any:
+        """Do something outside the database, and never without a record of it. Return its result, the same in every
+        attempt.
+
+        `send(key, request)` runs once this attempt is known to own its job and the effect is on record as pending; its
+        answer is on record before this returns. `key` is the same for every attempt: hand it to the other side as its
+        idempotency key. A later attempt gets the stored result without a call. One that finds the outcome unknown asks
+        `reconcile(key)`, which returns what it has found, `NOT_DONE`, or raises; without it, it does as `on_uncertain`
+        says.
+
+        Args:
+            name: this effect's name within its job, the same in every attempt.
+            request: what it asks for, as JSON can hold it (or a pydantic model); the same in every attempt.
+            send: returns the result, of up to 64 KiB as JSON, or an `EffectResult` with the other side's id. Whatever
+                it raises means that the outcome is unknown, but for `EffectNotSent`, `EffectRefused` and `not_done`.
+                Bound its time, well within the lease.
+            reconcile: looks on the other side whether the effect has happened.
+            on_uncertain: "hold" parks the job for a person, "resend" sends again under the same key, "assume_done"
+                takes it for done with the result None.
+            not_done: further exceptions by which `send` says that surely nothing has happened.
+
+        Raises:
+            LeaseLost: the lease is no longer owned.
+            EffectOnHold, EffectArgumentsChanged, EffectResultUnstorable: the job fails and waits for a person.
+            InvalidSubmission, HandlerError: something is out of bounds; nothing was written or sent.
+            RuntimeError: called inside a `transaction()` of this thread or in `apply`, or twice at once by one name.
+        """
+        declared = Declared.of(
+            name,
+            request,
+            send=send,
+            reconcile=reconcile,
+            on_uncertain=on_uncertain,
+            not_done=not_done,
+            asynchronous=False,
+        )
+        with self._calling(declared.name) as course_of:
+            return run(course_of(declared), self._persist)
+
+    async def effect_async(
+        self,
+        name: str,
+        request: Any,
+        *,
+        send: Callable[[str, Any], Awaitable[Any]],
+        reconcile: Callable[[str], Awaitable[Any]] | None = None,
+        on_uncertain: OnUncertain = "hold",
+        not_done: tuple[type[BaseException], ...] = (),
+    ) -> Any:
+        """`effect` for an `AsyncHandler`, with coroutine functions. The database is waited for on a helper thread."""
+        declared = Declared.of(
+            name,
+            request,
+            send=send,
+            reconcile=reconcile,
+            on_uncertain=on_uncertain,
+            not_done=not_done,
+            asynchronous=True,
+        )
+        with self._calling(declared.name) as course_of:
+            return await run_async(course_of(declared), self._persist)
+
+    @property
+    def effects_touched(self) -> list[str]:
+        """The names of the effects that this attempt has called, in order. For the history."""
+        return self._underway.touched() if self._underway is not None else []
+
+    @contextmanager
+    def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:
+        """Keep an effect's name to one call, and yield what makes its course."""
+        if self._applying:
+            raise RuntimeError("an effect in apply() could not be taken back with it; call it in handle()")
+        if self._inside_of() is not None:
+            raise RuntimeError("an effect inside job.transaction() is no part of it; call it before or after the block")
+        with _making:
+            underway = self._underway = self._underway or Underway()
+        lifetime = self._effect_key_lifetime
+        lifetime_s = None if lifetime is None else lifetime.total_seconds()
+        owner = Owner(self.id, self.attempt, self.check, self._refused, lifetime_s)
+        book = EffectBook(self._statements, self._lease, self.attempt, name)
+        with underway.calling(name):
+            yield partial(Course, owner, book)
+
+    def _persist(self, write: Callable[[sa.Connection], Any]) -> Any:
+        return persist(self._engine, write, lambda: not self._is_lost and time.monotonic() < self._trusted_until)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if this attempt no longer owns its job, as far as this process knows."""
+        raise NotImplementedError
+
+    def _inside_of(self) -> sa.Connection | None:
+        raise NotImplementedError
+
+    def _refused(self) -> NoReturn:
+        raise NotImplementedError

@@ -1,0 +1,48 @@
+"""The errors by which an effect parks its job for a person, and their words. Pure."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from outbox.effects import Found
+from outbox_consumer.effects.deciding import Step
+from outbox_consumer.effects.errors import EffectArgumentsChanged, EffectOnHold, EffectResultUnstorable
+from outbox_consumer.errors import TerminalError
+
+__all__ = ["answerless", "refusal", "unstorable"]
+
+_UNDECLARED = "nothing was declared that could tell (reconcile, or another on_uncertain)"
+_EXPIRED = "the other side may have forgotten the key of the first request (effect_key_lifetime)"
+
+
+def refusal(step: Step, found: Found, job_id: UUID, name: str) -> TerminalError:
+    """Return the error for a step that ends the call."""
+    if step is Step.CHANGED:
+        return EffectArgumentsChanged(
+            f"effect {name!r} is {found.state} with other arguments since attempt {found.attempt}; give the same "
+            "arguments in every attempt, or another name to another request"
+        )
+    if step is Step.UNSTORED:
+        return unstorable(job_id, name, found.result_note or "")
+    why = _EXPIRED if step is Step.HOLD_EXPIRED else _UNDECLARED
+    return EffectOnHold(
+        f"nobody knows whether effect {name!r} of attempt {found.attempt} has happened, and {why}; find out, and say "
+        f"so with `outbox effects resolve {job_id} {name}`"
+    )
+
+
+def unstorable(job_id: UUID, name: str, note: str) -> EffectResultUnstorable:
+    """Return the error for an effect that has happened and whose result is not there."""
+    return EffectResultUnstorable(
+        f"effect {name!r} has happened and is not sent again, but its result could not be stored: {note}; give one "
+        f"with `outbox effects resolve {job_id} {name} --as confirmed --result JSON`"
+    )
+
+
+def answerless(name: str) -> TerminalError:
+    """Return the error for a reconciler that has returned None."""
+    return TerminalError(
+        f"reconcile of effect {name!r} returned None, which may mean anything; return NOT_DONE, what was found, or "
+        "EffectResult(None)",
+        code="effect_reconcile_none",
+    )

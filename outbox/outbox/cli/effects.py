@@ -1,0 +1,156 @@
+"""`outbox effects`: what was done outside and by which record, and a person's word on what nobody knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import click
+from sqlalchemy.pool import NullPool
+
+from outbox.cli.output import STATEMENT_TIMEOUT_S, connect, instant, json_option, pass_settings, show, table
+from outbox.errors import JobNotFound, NameRefused
+from outbox.masking import masked_line, printable
+from outbox.reading import show_job
+from outbox.resolving import EffectNote, job_effects, list_notes, list_open_effects, resolve_effect
+from outbox.settings import Settings
+from outbox.statements import statements_for
+from outbox_schemas import EffectState, EffectView
+
+__all__ = ["effects"]
+
+_LINE = 300
+_OPEN = [EffectState.PENDING.value, EffectState.UNCERTAIN.value]
+
+
+@click.group()
+@json_option
+def effects() -> None:
+    """List external effects whose outcome is unknown, show a job's, settle one. Results are never read."""
+
+
+@effects.command("list")
+@click.option("--state", "states", type=click.Choice(_OPEN), multiple=True, help="Only these; both unless given.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many.")
+@json_option
+@pass_settings
+def list_command(settings: Settings, states: tuple[str, ...], limit: int) -> None:
+    """List the effects that may or may not have happened, those first that have waited longest.
+
+    A pending one of a running job is most likely under way.
+    """
+    with connect(settings) as link:
+        found = list_open_effects(link, states=[EffectState(state) for state in states or _OPEN], limit=limit)
+    headers = ["JOB", "EFFECT", "STATE", "JOB STATE", "KIND", "KEY", "ATTEMPT", "SENDS", "BEGUN", "ERROR"]
+    rows = [
+        [
+            effect.job_id,
+            effect.name,
+            effect.state,
+            effect.job_state,
+            effect.kind,
+            effect.logical_key,
+            effect.attempt,
+            effect.sends,
+            effect.created_at,
+            effect.error_code,
+        ]
+        for effect in found
+    ]
+    show({"effects": found}, lambda: table(headers, rows))
+
+
+@effects.command("show")
+@click.argument("job_id", metavar="JOB", type=click.UUID)
+@json_option
+@pass_settings
+def show_command(settings: Settings, job_id: UUID) -> None:
+    """Show a job's effects, and what people and late workers have said of them. Exit code 1: no such job."""
+    with connect(settings) as link:
+        if show_job(link, job_id) is None:
+            raise JobNotFound(job_id)
+        found, notes = job_effects(link, job_id), list_notes(link, job_id)
+    show({"effects": found, "notes": notes}, lambda: _lines(found, notes))
+
+
+@effects.command("resolve")
+@click.argument("job_id", metavar="JOB", type=click.UUID)
+@click.argument("name", metavar="NAME")
+@click.option("--as", "outcome", required=True, type=click.Choice(["confirmed", "not-done"]), help="What is the case.")
+@click.option("--evidence", required=True, metavar="TEXT", help="Where it was seen; recorded in the audit.")
+@click.option("--result", metavar="JSON", help="What the job is to get as the effect's result.")
+@click.option("--by", required=True, metavar="WHO", help="Who says so; recorded in the audit.")
+@click.option("--reason", required=True, metavar="WHY", help="Why; recorded likewise.")
+@json_option
+@pass_settings
+def resolve_command(settings: Settings, /, job_id: UUID, name: str, **told: Any) -> None:
+    """Settle an effect that is pending or uncertain, of a job that doesn't run.
+
+    Confirmed: it is never sent again. Not done: the next attempt sends it. A failed job stays failed until it is
+    redriven. Exit code 1: no such effect, or it can't be resolved now.
+    """
+    if told["result"] is None:
+        del told["result"]
+    else:
+        told["result"] = _document(told["result"])
+    engine = settings.engine("outbox-cli", poolclass=NullPool)
+    schema = settings.schema_name
+    with engine.begin() as connection:
+        limit = {"milliseconds": STATEMENT_TIMEOUT_S * 1000}
+        statements_for(schema).run_within(connection, "limit_statements", limit)
+        effect = resolve_effect(connection, job_id, name, told.pop("outcome"), schema=schema, **told)
+    line = f"effect {effect.name} of job {effect.job_id} is {effect.state}; the job is {effect.job_state}"
+    show({"effect": effect}, lambda: [printable(line, _LINE)])
+
+
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise NameRefused("result", "is not JSON; text needs its quotes, for example '\"ch_123\"'") from None
+
+
+def _lines(found: list[EffectView], notes: list[EffectNote]) -> Iterator[str]:
+    if not found:
+        yield "no effects"
+    for effect in found:
+        yield from _effect_lines(effect)
+    if notes:
+        headers = ["AT", "WHO", "WHAT", "EFFECT", "AS", "EVIDENCE", "REASON"]
+        yield from table(headers, [_note_row(note) for note in notes])
+
+
+def _effect_lines(effect: EffectView) -> Iterator[str]:
+    facts: dict[str, object] = {
+        "effect": effect.name,
+        "state": effect.state + (f" (by {effect.settled_by})" if effect.settled_by else ""),
+        "key": effect.provider_key,
+        "remote id": effect.remote_request_id or "-",
+        "sent": f"{effect.sends} times, last touched by attempt {effect.attempt}",
+        "begun": instant(effect.created_at),
+        "confirmed": instant(effect.confirmed_at),
+    }
+    if effect.error_code is not None:
+        facts["error"] = masked_line(f"{effect.error_code}: {effect.error_message}", _LINE)
+    if effect.result_note is not None:
+        facts["no result"] = masked_line(effect.result_note, _LINE)
+    for name, value in facts.items():
+        yield f"{name + ':':<11}{printable(str(value), _LINE)}"
+    yield ""
+
+
+def _note_row(note: EffectNote) -> list[object]:
+    detail = note.detail
+    seen = detail.get("evidence") or detail.get("remote_request_id")
+    evidence = None if seen is None else masked_line(str(seen))
+    return [
+        note.at,
+        note.actor,
+        note.action,
+        detail.get("effect"),
+        detail.get("as"),
+        evidence,
+        masked_line(note.reason),
+    ]

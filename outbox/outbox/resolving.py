@@ -1,0 +1,124 @@
+"""What people see of external effects, and how they settle one whose outcome is unknown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from outbox.cancelling import check_actor
+from outbox.effects import MAX_RESULT_BYTES
+from outbox.link import Link
+from outbox.statements import statements_for
+from outbox.writer import Target, connection_of, schema_of
+from outbox_schemas import EffectNotFound, EffectNotOpen, EffectState, EffectView, JobNotFound, NameRefused
+from outbox_schemas.documents import document_text
+from outbox_schemas.effect_keys import provider_key
+from outbox_schemas.names import check_name
+
+__all__ = ["EffectNote", "job_effects", "list_notes", "list_open_effects", "resolve_effect"]
+
+_OPEN = (EffectState.PENDING, EffectState.UNCERTAIN)
+_UNSET: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class EffectNote:
+    """What is on record beside an effect's row: a person's resolution, or what a worker learnt too late."""
+
+    at: datetime
+    actor: str
+    action: str
+    reason: str
+    detail: dict[str, Any]
+
+
+def list_open_effects(link: Link, *, states: Sequence[EffectState] = _OPEN, limit: int = 50) -> list[EffectView]:
+    """Return the effects whose outcome is unknown, oldest first. One that is pending may be under way just now: look at
+    its job's state.
+    """
+    rows = link.run("list_open_effects", states=[state.value for state in states], batch=limit)
+    return [_view(row) for row in rows]
+
+
+def job_effects(link: Link, job_id: UUID) -> list[EffectView]:
+    """Return the effects of one job in the order in which they were begun."""
+    return [_view(row) for row in link.run("job_effects", job_id=job_id)]
+
+
+def list_notes(link: Link, job_id: UUID) -> list[EffectNote]:
+    """Return what is on record beside the effects of one job, oldest first."""
+    rows = link.run("effect_notes", job_id=job_id)
+    return [EffectNote(row.at, row.actor, row.action, row.reason, row.detail) for row in rows]
+
+
+def resolve_effect(
+    target: Target,
+    job_id: UUID,
+    name: str,
+    outcome: Literal["confirmed", "not-done"],
+    *,
+    evidence: str,
+    by: str,
+    reason: str,
+    result: Any = _UNSET,
+    schema: str | None = None,
+) -> EffectView:
+    """Settle an effect whose outcome is unknown, in the caller's transaction, and return it as it then stands.
+
+    Confirmed: the next attempt gets `result` (None if none is given) and sends nothing. Not done: the next attempt
+    sends it, under the same key. The job itself stays as it is; a redrive lets it go on. An effect that is confirmed
+    already, but without the result that it had, may be given that. Who, why and the evidence are audited in the same
+    transaction.
+
+    Args:
+        evidence: where it was seen: an id, a line of a statement, a person asked.
+        result: what `job.effect()` is to return, as JSON holds it.
+
+    Raises:
+        JobNotFound, EffectNotFound: there is no such job or effect.
+        EffectNotOpen: it is settled, or its job runs: wait for that attempt's end.
+        InvalidSubmission: a text or the result is out of bounds, or a result is given for what was not done.
+    """
+    check_actor(by, reason, evidence=evidence)
+    check_name("effect", name)
+    state = {"confirmed": EffectState.CONFIRMED, "not-done": EffectState.NOT_DONE}.get(outcome)
+    if state is None:
+        raise NameRefused("outcome", "must be confirmed or not-done")
+    if result is not _UNSET and state is EffectState.NOT_DONE:
+        raise NameRefused("result", "belongs to an effect that is confirmed; leave it out")
+    text = None if result is _UNSET else document_text(result, "result", MAX_RESULT_BYTES)
+    effect = {"job_id": job_id, "name": name, "state": state.value, "result": text}
+    told = {
+        "actor": by,
+        "reason": reason,
+        "detail": json.dumps({"evidence": evidence, "result_given": text is not None}),
+    }
+    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    rows = statements.run_within(connection, "effect_resolve", effect | told)
+    if not rows:
+        raise JobNotFound(job_id)
+    if not rows[0].resolved:
+        raise _refusal(job_id, name, rows[0].job_state, rows[0].effect_state)
+    found = statements.run_within(connection, "job_effects", {"job_id": job_id})
+    return next(_view(row) for row in found if row.name == name)
+
+
+def _refusal(job_id: UUID, name: str, job_state: str, effect_state: str | None) -> Exception:
+    if effect_state is None:
+        return EffectNotFound(job_id, name)
+    if effect_state not in _OPEN:
+        return EffectNotOpen(
+            job_id, name, f"is {effect_state} already; only what is pending or uncertain can be resolved"
+        )
+    return EffectNotOpen(
+        job_id, name, f"belongs to a job that is {job_state}; wait for the end of its attempt, or cancel it"
+    )
+
+
+def _view(row: Any) -> EffectView:
+    fields = {field: getattr(row, field) for field in EffectView.model_fields if hasattr(row, field)}
+    return EffectView(**fields, provider_key=provider_key(UUID(str(row.job_id)), row.name))

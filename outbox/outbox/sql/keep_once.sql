@@ -1,0 +1,6 @@
+-- Purpose: keep the result of the work behind an inbox key, in the transaction that has claimed it.
+-- Transition: none
+-- Parameters: key, result (JSON text)
+-- Locks: the key's row, which this transaction has inserted. Index: inbox_pkey.
+UPDATE {schema}.inbox AS i SET result = CAST(CAST(:result AS text) AS jsonb) WHERE i.key = CAST(:key AS text)
+RETURNING i.key
