@@ -11,6 +11,9 @@
     ├── EffectNotFound           the job has no effect of this name
     ├── EffectNotOpen            the effect, or its job, is not in a state in which a person may resolve it
     ├── InboxKeyConflict         the inbox key was used with other arguments
+    ├── NotDead                  the job has not failed, so there is no dead letter of it
+    ├── RedriveRefused           a redrive was refused before anything was changed
+    │   └── StateChanged         what was previewed is not what is there now
     ├── SchemaMismatch           the database's tables are not the expected ones
     ├── LeaseLost                a token no longer owns its attempt
     ├── UnknownKey               a sealed job needs a key that this process doesn't have
@@ -42,14 +45,17 @@ __all__ = [
     "LeaseLost",
     "LogicalKeyConflict",
     "NameRefused",
+    "NotDead",
     "OutboxError",
     "PayloadError",
+    "RedriveRefused",
     "RefCutShort",
     "RefError",
     "RefMismatch",
     "SchemaMismatch",
     "SealBroken",
     "SettingsError",
+    "StateChanged",
     "SubmissionUnresolved",
     "UnknownKey",
     "UpgradeFailed",
@@ -182,6 +188,32 @@ class InboxKeyConflict(OutboxError):  # noqa: N818 - named by what happened
 
     def __reduce__(self) -> tuple[type[InboxKeyConflict], tuple[str]]:
         return type(self), (self.key,)
+
+
+class NotDead(OutboxError):  # noqa: N818 - named by what happened
+    """The job has not failed, so there is no dead letter of it."""
+
+    code = "not_dead"
+
+    def __init__(self, job_id: UUID, state: str) -> None:
+        self.job_id = job_id
+        self.state = state
+        super().__init__(f"job {job_id} is no dead letter: it is {state!s}")
+
+    def __reduce__(self) -> tuple[type[NotDead], tuple[UUID, str]]:
+        return type(self), (self.job_id, self.state)
+
+
+class RedriveRefused(OutboxError):  # noqa: N818 - named by what happened
+    """A redrive was refused; nothing was changed."""
+
+    code = "redrive_refused"
+
+
+class StateChanged(RedriveRefused):
+    """The jobs of a redrive are not as they were when its preview was made; look again, and decide again."""
+
+    code = "state_changed"
 
 
 class SchemaMismatch(OutboxError):  # noqa: N818 - named by what happened

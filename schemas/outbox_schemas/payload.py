@@ -105,6 +105,13 @@ class Payload(BaseModel):
         """
         raise NotImplementedError(f"{type(self).__name__} must define logical_key()")
 
+    def links(self) -> dict[str, str]:
+        """Return addresses that help whoever looks at this job, by name: the customer's page, the invoice, a runbook.
+
+        Shown with a dead letter, where the operator names the module of this class. Put no secret into one.
+        """
+        return {}
+
     def checked_key(self) -> str:
         """Return `logical_key()` within its bounds, else raise `NameRefused`."""
         return check_key(self.logical_key())

@@ -23,7 +23,8 @@ from support.jobs import Note, notes, release_all, take
 FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in files("outbox").joinpath("sql").iterdir()}
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "redrives",
-    "audit", "joins", "join_members", "processes",
+    "audit", "joins", "join_members", "processes", "dead_letters",
+    "dead_letter_backlog",
 ]  # fmt: skip
 HOSTILE = [
     'weird "name" %s $outbox$ : é',

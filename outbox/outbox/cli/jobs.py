@@ -21,7 +21,7 @@ from outbox.settings import Settings
 from outbox.statements import statements_for
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView
 
-__all__ = ["jobs"]
+__all__ = ["attempt_row", "error_line", "jobs"]
 
 MESSAGE_LIMIT = 300
 
@@ -150,8 +150,8 @@ def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> I
         "run at": instant(job.run_at),
         "deadline": instant(job.deadline_at),
         "finished": instant(job.finished_at),
-        "first error": _error_line(job.first_error),
-        "last error": _error_line(job.last_error),
+        "first error": error_line(job.first_error),
+        "last error": error_line(job.last_error),
     }
     if job.owed is not None and job.owed.progress is not None:
         facts["progress"] = job.owed.progress
@@ -168,10 +168,11 @@ def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> I
     if attempts:
         yield ""
         headers = ["ATTEMPT", "OUTCOME", "WORKER", "HOST", "CLAIMED", "ENDED", "ERROR"]
-        yield from table(headers, [_attempt_row(attempt) for attempt in attempts])
+        yield from table(headers, [attempt_row(attempt) for attempt in attempts])
 
 
-def _attempt_row(attempt: AttemptView) -> list[object]:
+def attempt_row(attempt: AttemptView) -> list[object]:
+    """Return an ended attempt's cells: number, outcome, worker, host, claimed, ended, error."""
     error = masked_line(f"{attempt.error_code}: {attempt.error_message}") if attempt.error_code else None
     return [
         attempt.number,
@@ -184,7 +185,8 @@ def _attempt_row(attempt: AttemptView) -> list[object]:
     ]
 
 
-def _error_line(error: ErrorView | None) -> str:
+def error_line(error: ErrorView | None) -> str:
+    """Return one of a job's errors in a masked line, or `-`."""
     if error is None:
         return "-"
     return masked_line(f"{error.code} ({error.error_class}): {error.message}", MESSAGE_LIMIT)

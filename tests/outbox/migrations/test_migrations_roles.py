@@ -27,12 +27,13 @@ CLAIMING = "claim own_claims refuse"
 ENDING = "complete complete_one same_transaction retry fail attempt_outcomes"
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
 WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
+DEAD = "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard"
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once",
-    "relay": f"{KEEPING} wake_place",
+    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "get_job list_jobs list_correlated list_attempts job_tree queue_overview cancel surroundings "
-    "list_processes list_open_effects job_effects effect_notes effect_resolve",
+    f"list_processes list_open_effects job_effects effect_notes effect_resolve {DEAD}",
 }
 
 

@@ -1,0 +1,116 @@
+"""One dead letter for people and machines: everything that helps to decide, and no value that may be a secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from outbox.cli.jobs import attempt_row, error_line
+from outbox.cli.output import instant, table
+from outbox.dead_letters import read_dead_letter
+from outbox.errors import JobNotFound, NotDead
+from outbox.link import Link
+from outbox.masking import masked_line, printable
+from outbox.payload_types import PayloadTypes, links_of
+from outbox.reading import database_time, show_job
+from outbox.resolving import job_effects
+from outbox.sealing.envelope import is_sealed, read_payload
+from outbox.spans import span
+from outbox_schemas import JobView, SealBroken, redacted, shape
+
+__all__ = ["dead_letter_data", "dead_letter_lines"]
+
+_VALUE_LIMIT = 300
+
+
+def dead_letter_data(link: Link, job_id: UUID, types: PayloadTypes) -> dict[str, Any]:
+    """Return all there is to show. Raises `JobNotFound`, or `NotDead` where the job has not failed."""
+    now = database_time(link)
+    found = show_job(link, job_id)
+    if found is None:
+        raise JobNotFound(job_id)
+    job, attempts = found
+    letter = read_dead_letter(link, job_id)
+    if letter is None:
+        raise NotDead(job_id, job.state)
+    payload, links = _payload(job, letter.payload_text, types)
+    return {
+        "job": job,
+        "code": letter.code,
+        "failed_at": letter.failed_at,
+        "age": now - letter.failed_at,
+        "discarded_at": letter.discarded_at,
+        "discarded_by": letter.discarded_by,
+        "discard_reason": letter.discard_reason,
+        "attempts": attempts,
+        "effects": job_effects(link, job_id),
+        "payload": payload,
+        "links": links,
+    }
+
+
+def dead_letter_lines(data: dict[str, Any]) -> Iterator[str]:
+    """Return the same as lines."""
+    job: JobView = data["job"]
+    facts: dict[str, object] = {
+        "job": job.id,
+        "kind": f"{job.kind} (version {job.version})",
+        "key": job.logical_key,
+        "tenant": job.tenant,
+        "queue": job.queue,
+        "failed": f"{instant(data['failed_at'])}, {span(data['age'].total_seconds())} ago, code {data['code']}",
+        "first error": error_line(job.first_error),
+        "last error": error_line(job.last_error),
+        "attempts": job.attempt_count,
+        "created": instant(job.created_at),
+        "deadline": instant(job.deadline_at),
+    }
+    if data["discarded_at"] is not None:
+        facts["discarded"] = f"by {data['discarded_by']}, {instant(data['discarded_at'])}: {data['discard_reason']}"
+    facts |= {f"link {name}": masked_line(link) for name, link in data["links"].items()}
+    for name, value in facts.items():
+        yield f"{printable(name, 40) + ':':<13}{printable(str(value), _VALUE_LIMIT)}"
+    yield f"{'payload:':<13}{printable(json.dumps(data['payload'], ensure_ascii=False), 2000)}"
+    yield from _tables(data)
+
+
+def _tables(data: dict[str, Any]) -> Iterator[str]:
+    if data["attempts"]:
+        yield ""
+        headers = ["ATTEMPT", "OUTCOME", "WORKER", "HOST", "CLAIMED", "ENDED", "ERROR"]
+        yield from table(headers, [attempt_row(attempt) for attempt in data["attempts"]])
+    if data["effects"]:
+        yield ""
+        headers = ["EFFECT", "STATE", "SENDS", "SETTLED BY", "REMOTE ID", "ERROR", "BEGUN"]
+        rows = [
+            [one.name, one.state, one.sends, one.settled_by, one.remote_request_id, one.error_code, one.created_at]
+            for one in data["effects"]
+        ]
+        yield from table(headers, rows)
+
+
+def _payload(job: JobView, text: str, types: PayloadTypes) -> tuple[Any, dict[str, str]]:
+    """Return what may be shown of a payload, and its class's links."""
+    if is_sealed(text):
+        return _sealed(text), {}
+    try:
+        seen = shape(json.loads(text))
+    except (ValueError, RecursionError):  # a stored row that Python can't read
+        return "can't be read", {}
+    payload_type = types.get((job.kind, job.version))
+    if payload_type is None:
+        return seen, {}
+    try:
+        payload = payload_type.model_validate_json(text)
+        return redacted(payload), links_of(payload)
+    except (ValueError, RecursionError):  # pydantic's own is a ValueError
+        return {"does not fit its class": seen}, {}
+
+
+def _sealed(text: str) -> str:
+    try:
+        return f"sealed (key {read_payload(text).key_id})"
+    except SealBroken:
+        return "sealed, and broken"
