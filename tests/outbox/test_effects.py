@@ -1,0 +1,140 @@
+"""The ledger's statements: fenced by the token, safe to run twice, and held to their moves by the database."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from outbox.effects import EffectBook, Remote
+from outbox.ending import retry
+from outbox.leasing import Claimed
+from outbox.link import Link
+from outbox_schemas.states import EFFECT_MOVES, EffectState
+from support.database import Database
+from support.jobs import BROKEN, RIVAL, release_all, running, take
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+DIGEST = b"digest"
+DONE = Remote('{"a":1}', request_id="ch_1")
+
+
+@pytest.fixture
+def connection(engine: sa.Engine) -> Any:
+    """Return a connection on which each statement is a transaction."""
+    with engine.connect() as connection:
+        yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def book_of(database: Database, mine: Claimed, name: str = "charge") -> EffectBook:
+    """Return the page of one effect."""
+    return EffectBook(database.statements, mine.lease, mine.attempt, name)
+
+
+def state_of(database: Database) -> tuple[str, int]:
+    """Return the only effect's state, and how often sending it was begun."""
+    found: tuple[str, int] = database.rows("SELECT state, sends FROM {s}.effects")[0]
+    return found
+
+
+def test_a_lost_answer_changes_nothing(database: Database, link: Link, connection: sa.Connection) -> None:
+    """Every write may be run again by the call that made it, and says the same."""
+    (mine,) = running(database, link)
+    book, call, second = book_of(database, mine), uuid4(), uuid4()
+    assert book.begin(connection, DIGEST, call).begun
+    again = book.begin(connection, DIGEST, call)
+    assert (again.begun, again.call, again.state) == (False, call, EffectState.PENDING)
+    for _ in range(2):
+        assert book.leave(connection, call, EffectState.UNCERTAIN, "TimeoutError", "no answer").written
+    for _ in range(2):
+        assert book.again(connection, call, second).written
+    assert state_of(database) == ("pending", 2)
+    for _ in range(2):
+        assert book.confirm(connection, second, "send", DONE).written
+    assert state_of(database) == ("confirmed", 2)
+    found = book.begin(connection, DIGEST, uuid4())
+    assert (found.state, found.result_text, found.digest) == (EffectState.CONFIRMED, '{"a": 1}', DIGEST)
+
+
+def test_a_write_names_the_call_that_it_has_seen(database: Database, link: Link, connection: sa.Connection) -> None:
+    """A call that was given up, and whose effect another call has begun since, can neither settle nor begin it."""
+    (mine,) = running(database, link)
+    book, old, new = book_of(database, mine), uuid4(), uuid4()
+    book.begin(connection, DIGEST, old)
+    assert book.again(connection, old, new).written
+    for late in (
+        book.again(connection, old, uuid4()),
+        book.confirm(connection, old, "send", DONE),
+        book.leave(connection, old, EffectState.NOT_DONE, "c", "m"),
+    ):
+        assert (late.held, late.written) == (True, False)
+    assert state_of(database) == ("pending", 2)
+
+
+@pytest.mark.parametrize("lost_to", ["the next attempt", "nobody yet"])
+def test_a_stale_token_writes_nothing(database: Database, link: Link, connection: sa.Connection, lost_to: str) -> None:
+    """Neither a beginning nor an end: the ledger shows the same before and after."""
+    (mine,) = running(database, link)
+    book, call = book_of(database, mine), uuid4()
+    book.begin(connection, DIGEST, call)
+    retry(link, [(mine.lease, BROKEN, 0.0)])
+    if lost_to == "the next attempt":
+        release_all(link)
+        assert take(link, [mine.lease.job_id], worker=RIVAL)
+    before = database.rows("SELECT to_jsonb(e) FROM {s}.effects AS e")
+    assert not book_of(database, mine, "mail").begin(connection, DIGEST, uuid4()).held
+    assert not book.begin(connection, DIGEST, call).held
+    assert not book.again(connection, call, uuid4()).held
+    assert not book.confirm(connection, call, "send", DONE).held
+    assert not book.leave(connection, call, EffectState.NOT_DONE, "c", "m").held
+    assert database.rows("SELECT to_jsonb(e) FROM {s}.effects AS e") == before
+
+
+def test_what_came_too_late_is_kept_as_evidence(database: Database, link: Link, connection: sa.Connection) -> None:
+    """A line in the audit, without the lease; the effect's own row stays as it is."""
+    (mine,) = running(database, link)
+    book = book_of(database, mine)
+    book.begin(connection, DIGEST, uuid4())
+    retry(link, [(mine.lease, BROKEN, 0.0)])
+    book.report_late(connection, DONE)
+    query = "SELECT actor, action, subject, detail FROM {s}.audit WHERE action = 'effect.late'"
+    [(actor, action, subject, detail)] = database.rows(query)
+    assert (actor, action, subject) == ("attempt 1", "effect.late", str(mine.lease.job_id))
+    assert detail == {
+        "effect": "charge",
+        "attempt": 1,
+        "then": "pending",
+        "remote_request_id": "ch_1",
+        "result": {"a": 1},
+    }
+    assert state_of(database) == ("pending", 1)
+
+
+def test_the_database_refuses_every_other_move(database: Database, link: Link) -> None:
+    """By hand or by a defect: what the table of moves doesn't have can't be written."""
+    (mine,) = running(database, link)
+    insert = "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, confirmed_at)"
+    for source, target in product(EffectState, EffectState):
+        at, then = ("{s}.clock()" if state is EffectState.CONFIRMED else "NULL" for state in (source, target))
+        name = f"{source}-{target}"
+        database.rows(f"{insert} VALUES (%s, %s, %s, '', 1, {{s}}.clock(), {at})", mine.lease.job_id, name, source)
+        move = f"UPDATE {{s}}.effects SET state = %s, confirmed_at = {then} WHERE name = %s"
+        if target in EFFECT_MOVES[source]:
+            database.rows(move, target, name)
+        else:
+            with pytest.raises(psycopg.errors.CheckViolation, match=name):
+                database.rows(move, target, name)
+
+
+def test_an_effect_does_not_become_another(database: Database, link: Link, connection: sa.Connection) -> None:
+    """What it is of can't be changed, in any state."""
+    (mine,) = running(database, link)
+    book_of(database, mine).begin(connection, DIGEST, uuid4())
+    for change in ("name = 'mail'", "arguments_digest = 'x'", "job_id = gen_random_uuid()"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="another effect"):
+            database.rows(f"UPDATE {{s}}.effects SET {change}")
