@@ -60,10 +60,12 @@ class Applier:
             try:
                 if self._once(entry, result):
                     return False
-                if self._committed(entry):
+                end = self._end_on_record(entry)
+                if end is not None and end.outcome is Outcome.SUCCEEDED:
                     return True
-                entry.job.mark_lost("the lease is no longer held")
-                raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, refused=True)
+                reason = "the lease is no longer held" if end is None else end.reason
+                entry.job.mark_lost(reason)
+                raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, reason, refused=True)
             except sa.exc.DBAPIError as error:
                 if not _worth_another_try(error.orig, backoff.failures, until):
                     raise
@@ -112,8 +114,8 @@ class Applier:
                 _quiet.log(logging.WARNING, "a completion waits for a connection", reason=reason)
                 time.sleep(backoff.next_s())
 
-    def _committed(self, entry: Entry) -> bool:
-        """Look whether this very attempt is on record as succeeded: then the refused fence was our own earlier
+    def _end_on_record(self, entry: Entry) -> ending.LeaseEnd | None:
+        """Look how this very attempt has ended on record: if it has succeeded, the refused fence was our own earlier
         commit.
 
         Raises:
@@ -121,8 +123,8 @@ class Applier:
         """
         link = Link(self._url, self._statements, name="outbox-consumer/resolve", pooled=self._pooled)
         try:
-            found = ending.outcomes(link, [entry.lease]).get(entry.lease.token) is Outcome.SUCCEEDED
-            if found and not entry.commit_sent:
+            found = ending.lease_ends(link, [entry.lease]).get(entry.lease.token)
+            if found is not None and found.outcome is Outcome.SUCCEEDED and not entry.commit_sent:
                 raise TransactionEndedError("apply() committed the transaction; it must neither commit nor roll back")
             return found
         finally:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 import psycopg
 
 from outbox.barriers import Barrier, hit
-from outbox.leasing import heartbeat
+from outbox.ending import LeaseEnd, lease_ends
+from outbox.leasing import Lease, heartbeat
 from outbox.link import Link
 from outbox.trouble import Trouble
 from outbox_consumer.book import Entry, LeaseBook
@@ -27,6 +29,7 @@ _CHUNK = 500
 _SHORTEST_S = 0.1
 _LONGEST_S = 30.0
 _WATCH_S = 0.1
+_UNKNOWN_END = "another transition ended the lease"
 
 
 def beat_interval_s(shortest_lease_s: float | None, setting_s: float | None) -> float:
@@ -83,8 +86,18 @@ class Heart:
         markers = [entry.news() for entry in entries]
         stored = [None if marker is None else storable(marker, MARKER_CHARACTERS) for marker in markers]
         beats = heartbeat(self._link, [entry.lease for entry in entries], stored)
-        for entry in self._book.record_beats(entries, beats, asked_at, markers):
-            self._on_lost(entry, "another transition ended the lease")
+        lost = self._book.record_beats(entries, beats, asked_at, markers)
+        ends = self._ends([entry.lease for entry in lost]) if lost else {}
+        for entry in lost:
+            end = ends.get(entry.lease.token)
+            self._on_lost(entry, _UNKNOWN_END if end is None else end.reason)
+
+    def _ends(self, leases: Sequence[Lease]) -> dict[UUID, LeaseEnd]:
+        """Look how leases have ended. That they have is known; handlers are told whether or not it can be told how."""
+        try:
+            return lease_ends(self._link, leases)
+        except psycopg.Error:
+            return {}
 
 
 class Watch:

@@ -14,6 +14,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from outbox.ending import LeaseEnd, lease_end_within
 from outbox.leasing import Claimed, hold_fence
 from outbox.sealing.envelope import MARK, is_sealed
 from outbox.sealing.vault import Vault
@@ -260,15 +261,24 @@ class Job(CallsEffects):
         """
         return getattr(self._here, "connection", None) if self._here is not None else None
 
-    def _refused(self) -> NoReturn:
-        self.mark_lost("the lease is no longer held")
-        raise LeaseLost(self.id, self.attempt, refused=True)
+    def _refused(self, connection: sa.Connection | None = None) -> NoReturn:
+        """Tell of a fence that was not passed, and how the lease ended, as far as that can be seen."""
+        end = self._end_beside() if connection is None else lease_end_within(connection, self._statements, self._lease)
+        self.mark_lost("the lease is no longer held" if end is None else end.reason)
+        raise LeaseLost(self.id, self.attempt, self._reason, refused=True)
+
+    def _end_beside(self) -> LeaseEnd | None:
+        try:
+            with self._engine.connect() as connection:
+                return lease_end_within(connection, self._statements, self._lease)
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError):
+            return None
 
     def _pass_fence(self, connection: sa.Connection) -> None:
         if self._applying:
             raise RuntimeError("job.save_checkpoint() in apply() needs the session given; another would wait for it")
         if not hold_fence(connection, self._statements, self._lease):
-            self._refused()
+            self._refused(connection)
 
     @property
     def holds_fence(self) -> bool:

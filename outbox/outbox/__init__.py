@@ -4,13 +4,16 @@ Every name here works inside the caller's transaction and returns plain views. T
 package.
 """
 
-from outbox.cancelling import cancel
+from outbox.bulk_cancelling import CancelFilter, CancelPreview, CancelReport, cancel_many, preview_cancel
+from outbox.cancelling import cancel, cancel_async
 from outbox.explaining import explain
 from outbox.inbox import Once, once, once_async
 from outbox.reading import find_job, get_job, get_job_async
 from outbox.resolving import resolve_effect
 from outbox.writer import enqueue, enqueue_async, enqueue_many
 from outbox_schemas import (
+    CancelRefused,
+    CancelResult,
     EffectNotFound,
     EffectNotOpen,
     EffectState,
@@ -32,6 +35,11 @@ from outbox_schemas import (
 )
 
 __all__ = [
+    "CancelFilter",
+    "CancelPreview",
+    "CancelRefused",
+    "CancelReport",
+    "CancelResult",
     "EffectNotFound",
     "EffectNotOpen",
     "EffectState",
@@ -52,6 +60,8 @@ __all__ = [
     "SettingsError",
     "SubmissionUnresolved",
     "cancel",
+    "cancel_async",
+    "cancel_many",
     "enqueue",
     "enqueue_async",
     "enqueue_many",
@@ -61,5 +71,6 @@ __all__ = [
     "get_job_async",
     "once",
     "once_async",
+    "preview_cancel",
     "resolve_effect",
 ]

@@ -43,6 +43,10 @@ class Barrier(StrEnum):
     CONSUMER_AFTER_APPLY = "consumer.after_apply"
     CONSUMER_AFTER_COMMIT = "consumer.after_commit"
     CONSUMER_BEFORE_HEARTBEAT = "consumer.before_heartbeat"
+    CANCEL_BEFORE_BATCH = "cancel.before_batch"
+    CANCEL_AFTER_HOLD = "cancel.after_hold"
+    CANCEL_AFTER_END = "cancel.after_end"
+    CANCEL_AFTER_COMMIT = "cancel.after_commit"
     CONSUMER_BROKERLESS_AFTER_RELEASE = "consumer.brokerless_after_release"
 
 

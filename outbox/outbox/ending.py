@@ -16,7 +16,19 @@ from outbox.link import Link
 from outbox.statements import Statements
 from outbox_schemas import Outcome
 
-__all__ = ["Failure", "complete", "complete_within", "fail", "hand_back", "outcomes", "park", "retry"]
+__all__ = [
+    "Failure",
+    "LeaseEnd",
+    "complete",
+    "complete_within",
+    "fail",
+    "hand_back",
+    "lease_end_within",
+    "lease_ends",
+    "outcomes",
+    "park",
+    "retry",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,23 @@ class Failure:
     code: str
     message: str
     traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnd:
+    """How an attempt ended, and whose cancel it was if it was one."""
+
+    outcome: Outcome
+    cancelled_by: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """What a worker is told that did not end the attempt itself."""
+        if self.outcome is Outcome.CANCELLED:
+            return f"cancelled by {self.cancelled_by or 'somebody'}"
+        if self.outcome is Outcome.LEASE_LOST:
+            return "the lease expired and was taken back"
+        return "another transition ended the lease"
 
 
 def complete(link: Link, leases: Sequence[Lease]) -> set[UUID]:
@@ -95,6 +124,24 @@ def outcomes(link: Link, leases: Sequence[Lease]) -> dict[UUID, Outcome]:
         tokens=uuid_array([lease.token for lease in leases]),
     )
     return {row.lease_token: Outcome(row.outcome) for row in rows}
+
+
+def lease_ends(link: Link, leases: Sequence[Lease]) -> dict[UUID, LeaseEnd]:
+    """Return how attempts ended, by token, for those that have, and by whose cancel."""
+    rows = link.run(
+        "lease_ends",
+        job_ids=uuid_array([lease.job_id for lease in leases]),
+        tokens=uuid_array([lease.token for lease in leases]),
+    )
+    return {row.token: LeaseEnd(Outcome(row.outcome), row.cancelled_by) for row in rows}
+
+
+def lease_end_within(connection: sa.Connection, statements: Statements, lease: Lease) -> LeaseEnd | None:
+    """Return the same for one attempt, inside a transaction of a handler's; None if it has not ended, as far as that
+    one sees.
+    """
+    rows = statements.run_within(connection, "lease_ends", {"job_ids": [lease.job_id], "tokens": [lease.token]})
+    return LeaseEnd(Outcome(rows[0].outcome), rows[0].cancelled_by) if rows else None
 
 
 def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: object) -> set[UUID]:

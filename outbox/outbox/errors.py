@@ -2,6 +2,7 @@
 
 from outbox_schemas.errors import (
     BrokerError,
+    CancelRefused,
     EffectNotFound,
     EffectNotOpen,
     HandlerError,
@@ -25,6 +26,7 @@ from outbox_schemas.errors import (
 
 __all__ = [
     "BrokerError",
+    "CancelRefused",
     "EffectNotFound",
     "EffectNotOpen",
     "HandlerError",

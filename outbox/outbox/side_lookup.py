@@ -46,7 +46,9 @@ def find_committed(
 
 
 def beside(engine: sa.Engine) -> sa.Engine:
-    """Return an engine with the same way to connect, the same listeners and the same dialect, sync or async."""
+    """Return an engine with the same way to connect, the same listeners and the same dialect, sync or async, whose
+    connections are made outside the pool and commit each statement by itself.
+    """
     pool = NullPool(
         engine.pool._creator,  # noqa: SLF001 - the only way to connect exactly as the caller's engine does
         dialect=engine.dialect,

@@ -181,7 +181,7 @@ def connection_of(target: Target) -> sa.Connection:
     raise TypeError(f"expected a SQLAlchemy Session or Connection, not {type(target).__name__}{remedy}")
 
 
-def schema_of(target: Target, schema: str | None) -> str:
+def schema_of(target: Target | None, schema: str | None) -> str:
     """Return the installation's schema: the one given, else that of the consumer whose handler's session this is, else
     `OUTBOX_SCHEMA`, else "outbox".
     """

@@ -2,6 +2,7 @@
 
 from outbox_schemas.errors import (
     BrokerError,
+    CancelRefused,
     EffectNotFound,
     EffectNotOpen,
     HandlerError,
@@ -53,6 +54,7 @@ __all__ = [
     "AttemptView",
     "BadHint",
     "BrokerError",
+    "CancelRefused",
     "CancelResult",
     "CancelledAfter",
     "Document",

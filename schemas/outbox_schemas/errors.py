@@ -14,6 +14,7 @@
     ├── NotDead                  the job has not failed, so there is no dead letter of it
     ├── RedriveRefused           a redrive was refused before anything was changed
     │   └── StateChanged         what was previewed is not what is there now
+    ├── CancelRefused            more jobs fit a filter than were meant to be cancelled
     ├── SchemaMismatch           the database's tables are not the expected ones
     ├── LeaseLost                a token no longer owns its attempt
     ├── UnknownKey               a sealed job needs a key that this process doesn't have
@@ -36,6 +37,7 @@ from uuid import UUID
 
 __all__ = [
     "BrokerError",
+    "CancelRefused",
     "EffectNotFound",
     "EffectNotOpen",
     "HandlerError",
@@ -214,6 +216,12 @@ class StateChanged(RedriveRefused):
     """The jobs of a redrive are not as they were when its preview was made; look again, and decide again."""
 
     code = "state_changed"
+
+
+class CancelRefused(OutboxError):  # noqa: N818 - named by what happened
+    """More jobs fit a filter than were meant to be cancelled; nothing was changed."""
+
+    code = "cancel_refused"
 
 
 class SchemaMismatch(OutboxError):  # noqa: N818 - named by what happened

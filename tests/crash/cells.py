@@ -9,7 +9,7 @@ from typing import Any
 
 from crash import environment, unfenced
 from crash.processes import Armed
-from crash.scripts import WILL_WRITE, Wake, consumer_at, relay_at, relay_in_recovery, writer_at
+from crash.scripts import WILL_WRITE, Wake, canceller_at, consumer_at, relay_at, relay_in_recovery, writer_at
 from crash.workload import KINDS, LEDGERED, ON_THREADS, Concurrent, Noticed
 from outbox.barriers import Barrier
 
@@ -43,6 +43,7 @@ _B = Barrier
 _WRITER = (_B.WRITER_AFTER_INSERT, _B.WRITER_AFTER_COMMIT)
 _RELAY = (_B.RELAY_AFTER_RELEASE, _B.RELAY_AFTER_PUBLISH, _B.RELAY_AFTER_CONFIRM)
 _RECOVERY = (_B.RELAY_BEFORE_RECOVERY, _B.RELAY_AFTER_RECOVERY)
+_CANCEL = (_B.CANCEL_BEFORE_BATCH, _B.CANCEL_AFTER_HOLD, _B.CANCEL_AFTER_END, _B.CANCEL_AFTER_COMMIT)
 _WITH_HINTS = (_B.CONSUMER_AFTER_RECEIVE, _B.CONSUMER_AFTER_ACK)
 _CONSUMER = (
     _B.CONSUMER_AFTER_CLAIM,
@@ -67,6 +68,7 @@ QUICK = {
     "writer.after_insert kill @2",
     "relay.after_publish kill",
     "relay.after_recovery kill",
+    "cancel.after_end kill",
     "consumer.after_claim kill",
     "consumer.after_handle stop",
     "consumer.after_apply kill",
@@ -90,6 +92,7 @@ def _barrier_cells() -> Iterable[Cell]:
         yield from (_at(writer_at, barrier, action, nth) for barrier in _WRITER for nth in (1, 2))
         yield from (_at(relay_at, barrier, action, nth) for barrier in _RELAY for nth in (1, 3))
         yield from (_at(relay_in_recovery, barrier, action) for barrier in _RECOVERY)
+        yield from (_at(canceller_at, barrier, action) for barrier in _CANCEL)
         yield from (_consumer(barrier, action) for barrier in (*_WITH_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, broker=False) for barrier in (*_WITHOUT_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, 5) for barrier in _LATER)

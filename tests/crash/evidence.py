@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from crash.scripts import DOOMED
 from crash.stage import Stage
 from crash.workload import Applied, Charged, Concurrent, Mailed, Noticed, Plain, Stepped
 from outbox_schemas.effect_keys import provider_key
@@ -46,6 +47,8 @@ class Evidence:
     """Jobs that some transaction has written, whether or not it was committed."""
     provided: Collection[str] = ()
     """The key of each thing that the provider did."""
+    doomed: Collection[str] = ()
+    """Jobs that were to be cancelled. What was done for one all the same shows as the work of a stale attempt."""
     invariants: Collection[str] = ()
     """Violations that the rows show by themselves."""
 
@@ -95,6 +98,8 @@ def _lost(evidence: Evidence) -> list[str]:
     outside = {one.job for one in evidence.external}
     for job, kind in evidence.orders.items():
         state = evidence.jobs.get(job)
+        if state == "cancelled" and job in evidence.doomed:
+            continue
         if state != "succeeded":
             found.append(f"job {job} was committed and is {state or 'not there'}")
         elif kind not in _KNOWN:
@@ -145,6 +150,7 @@ def gather(stage: Stage) -> Evidence:
         effects=_written(rows("SELECT job_id, attempt FROM public.crash_effects")),
         steps=_written(rows("SELECT job_id, attempt FROM public.crash_steps")),
         external=_written(line.split()[:2] for line in stage.effects_file.read_text(encoding="ascii").splitlines()),
+        doomed={str(job) for (job,) in rows("SELECT id FROM {s}.jobs WHERE tenant = %s", DOOMED)},
         uncommitted=set(stage.intents_file.read_text(encoding="ascii").split()),
         provided=stage.provider.done(),
         invariants=check_invariants(stage.database),

@@ -20,6 +20,8 @@ TESTS = Path(__file__).parents[1]
 STALE = "stale write refused"
 CLOSING = "consumer stopped"
 _STARTED = ("consumer started", "the relay starts")
+# They do one thing and end.
+_BRIEF = ("writer", "canceller")
 _OUTBOX = "import sys; from outbox.cli.root import main; sys.exit(main())"
 _GONE_S = 10.0
 
@@ -60,7 +62,7 @@ class Process:
 
     def stands(self) -> bool:
         """Tell whether it has started to work, or has ended."""
-        return self.code is not None or any(map(self.events, _STARTED)) or "writer" in self.name
+        return self.code is not None or any(map(self.events, _STARTED)) or self.name.startswith(_BRIEF)
 
     @property
     def code(self) -> int | None:

@@ -14,6 +14,8 @@ from outbox.barriers import Barrier
 JOBS = 12
 BATCHES = 3
 BATCH = 4
+# The tenant whose jobs are cancelled.
+DOOMED = "doomed"
 
 # A frozen process keeps its transaction's locks: nobody takes those jobs, and it may still commit.
 _IN_TRANSACTION = frozenset({Barrier.CONSUMER_AFTER_FENCE, Barrier.CONSUMER_AFTER_APPLY})
@@ -117,6 +119,25 @@ def relay_in_recovery(stage: Stage, armed: Armed) -> None:
         else:
             stage.leases_passed()
         victim.signal(signal.SIGCONT)
+
+
+def canceller_at(stage: Stage, armed: Armed) -> None:
+    """Hit whoever cancels many jobs, of which some run; the same command does the rest, and nothing else is touched."""
+    stage.relay()
+    doomed = stage.submit(JOBS, first_s=30, later_s=30, tenant=DOOMED)
+    stage.consumer()
+    stage.running(4)
+    victim = stage.canceller(DOOMED, JOBS, armed)
+    stage.held(victim)
+    if armed.action == "stop":
+        victim.signal(signal.SIGCONT)
+        stage.until(lambda: victim.code is not None, "the woken canceller ended")
+    again = stage.canceller(DOOMED, JOBS)
+    stage.until(lambda: again.code is not None, "the second canceller ended")
+    cancelled = stage.database.count("jobs WHERE state = 'cancelled'")
+    if cancelled != len(doomed):
+        raise CellFailed(f"{cancelled} jobs are cancelled, {len(doomed)} were meant")
+    stage.submit(JOBS)
 
 
 def writer_at(stage: Stage, armed: Armed) -> None:

@@ -96,14 +96,20 @@ class Stage:
         process = self.workshop.module("writer", *arguments, env=self._environment(), armed=armed)
         return self._remember(process, armed)
 
-    def submit(self, count: int, kinds: Sequence[Any] = KINDS, **takes: float) -> list[str]:
+    def canceller(self, tenant: str, expected: int, armed: Armed | None = None) -> Process:
+        """Start a process that cancels all jobs of a tenant."""
+        who = ("--by", "crash", "--reason", "test")
+        arguments = ["jobs", "cancel", "--tenant", tenant, "--expect", str(expected), *who]
+        return self._start("canceller", arguments, armed, {})
+
+    def submit(self, count: int, kinds: Sequence[Any] = KINDS, *, tenant: str = "default", **takes: float) -> list[str]:
         """Commit so many orders with their jobs, and return the jobs' ids."""
         numbers = range(self._number, self._number + count)
         self._number += count
         engine = sqlalchemy_engine(self.database.url)
         try:
             with engine.begin() as connection:
-                return [str(ref.id) for ref in submit(connection, numbers, kinds, **takes)]
+                return [str(ref.id) for ref in submit(connection, numbers, kinds, tenant=tenant, **takes)]
         finally:
             engine.dispose()
 

@@ -84,3 +84,12 @@ def test_whatever_is_done_for_an_uncommitted_job_is_found() -> None:
 def test_a_broken_invariant_fails_the_cell() -> None:
     """What the rows show by themselves is passed on."""
     assert judge(replace(_GOOD, invariants=["7: something is owed"])).problems == ["7: something is owed"]
+
+
+def test_only_what_was_to_be_cancelled_may_be() -> None:
+    """A cancelled job is lost unless it was meant, and one that was meant may have no effect that committed."""
+    cancelled = {**_GOOD.jobs, "p": "cancelled"}
+    assert judge(replace(_GOOD, jobs=cancelled)).lost == 1
+    assert judge(replace(_GOOD, jobs=cancelled, doomed={"p"})).problems == []
+    applied = replace(_GOOD, jobs={**_GOOD.jobs, "a": "cancelled"}, won={"p": 2, "s": 3}, doomed={"a"})
+    assert judge(applied).problems == ["the effect of job a is by attempt 1, but attempt None succeeded"]

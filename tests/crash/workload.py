@@ -253,12 +253,13 @@ def submit(
     numbers: Sequence[int],
     kinds: Sequence[type[Order]] = KINDS,
     *,
+    tenant: str = "default",
     first_s: float = 0.02,
     later_s: float = 0.02,
 ) -> list[JobRef]:
     """Write orders and their jobs in the caller's transaction, the kinds in turn."""
     payloads = [kinds[number % len(kinds)](number=number, first_s=first_s, later_s=later_s) for number in numbers]
-    refs = enqueue_many(connection, payloads)
+    refs = enqueue_many(connection, payloads, tenant=tenant)
     insert = sa.text("INSERT INTO public.crash_orders VALUES (:number, :kind, :job)")
     rows = zip(payloads, refs, strict=True)
     connection.execute(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from outbox import JobNotFound, JobState, NameRefused, cancel
-from outbox.ending import complete, complete_within
+from outbox import JobNotFound, JobState, NameRefused, cancel, cancel_async
+from outbox.ending import complete, complete_within, retry
 from outbox.leasing import heartbeat, hold_fence
 from outbox.link import Link
 from support.database import Database
-from support.jobs import history, look, release_all, running, submit, take
+from support.jobs import BROKEN, history, look, release_all, running, submit, take
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -41,6 +43,8 @@ def test_a_waiting_job_never_runs(database: Database, link: Link, driver: str, *
     assert take(link, [job_id]) == []
     audit = database.rows("SELECT actor, action, subject, reason FROM {s}.audit")
     assert audit == [("ann@example", "job.cancel", str(job_id), "not needed")]
+    assert view.cancelled_after is not None
+    assert view.cancelled_after.sentence == "nothing had started"
 
 
 def test_a_running_job_loses_its_lease(database: Database, link: Link, engine: sa.Engine) -> None:
@@ -71,7 +75,9 @@ def test_an_ended_job_stays_as_it_is(database: Database, link: Link, engine: sa.
     with engine.begin() as connection:
         assert cancel(connection, mine.lease.job_id, by="me", reason="late").state is JobState.SUCCEEDED
         first = cancel(connection, other.lease.job_id, by="me", reason="first")
-        assert cancel(connection, other.lease.job_id, by="you", reason="second") == first
+        second = cancel(connection, other.lease.job_id, by="you", reason="second")
+        assert (first.won, second.won) == (True, False)
+        assert second == first.model_copy(update={"won": False})
     assert database.count("audit") == 1
 
 
@@ -149,3 +155,91 @@ def test_a_cancel_that_waited_for_a_claim_comes_after_it(database: Database, lin
         operator.commit()
     assert history(database, job_id) == [(1, "cancelled")]
     assert database.count("attempts WHERE ended_at >= claimed_at") == 1
+
+
+def keep(database: Database, job_id: UUID) -> None:
+    """Write checkpoints and effects of a job by hand."""
+    database.rows(
+        "INSERT INTO {s}.checkpoints SELECT %s, name, 1, '1', {s}.clock() FROM unnest(ARRAY['b', 'a']) AS n(name)",
+        job_id,
+    )
+    database.rows(
+        "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, confirmed_at) "
+        "SELECT %s, name, state, '', 1, {s}.clock(), CASE WHEN state = 'confirmed' THEN {s}.clock() END FROM (VALUES "
+        "('mail', 'uncertain'), ('charge', 'confirmed'), ('book', 'confirmed'), ('post', 'not_done')) AS e(name, state)",
+        job_id,
+    )
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+def test_the_record_says_what_had_happened(database: Database, link: Link, level: str) -> None:
+    """Attempts, checkpoints and effects that committed before the cancel stand in its answer, the row and the audit;
+    those that a worker wrote while the cancel waited for its fenced transaction are among them.
+    """
+    (mine,) = running(database, link)
+    workers, operators = database.engine(), database.engine(isolation_level=level)
+    with workers.connect() as worker, operators.connect() as operator, ThreadPoolExecutor(1) as pool:
+        operator.execute(sa.text("SELECT 1"))
+        operator.exec_driver_sql("SELECT count(*) FROM outbox.jobs")  # the snapshot, where there is only one
+        assert hold_fence(worker, database.statements, mine.lease)
+        waiting = pool.submit(cancel, operator, mine.lease.job_id, by="me", reason="enough")
+        until(lambda: database.count(WAITING))
+        keep(database, mine.lease.job_id)
+        worker.commit()
+        result = waiting.result(30)
+        operator.commit()
+    after = {
+        "attempts": 1,
+        "checkpoints": ["a", "b"],
+        "effects": {"confirmed": ["book", "charge"], "uncertain": ["mail"]},
+    }
+    assert result.cancelled_after is not None
+    assert result.cancelled_after.model_dump(mode="json") == after
+    assert result.cancelled_after.sentence == (
+        "1 attempt had begun; checkpoints: a, b; effects confirmed: book, charge; effects uncertain: mail"
+    )
+    assert database.value("SELECT cancelled_after FROM {s}.jobs") == after
+    assert database.value("SELECT detail FROM {s}.audit") == {"after": after}
+    assert look(database, mine.lease.job_id).cancelled_after == result.cancelled_after
+
+
+def test_a_job_with_endless_checkpoints_is_cancelled_all_the_same(database: Database, engine: sa.Engine) -> None:
+    """The record names a hundred of a kind."""
+    (job_id,) = submit(database)
+    database.rows(
+        "INSERT INTO {s}.checkpoints SELECT %s, n::text, 1, '1', {s}.clock() FROM generate_series(1, 500) AS n", job_id
+    )
+    with engine.begin() as connection:
+        after = cancel(connection, job_id, by="me", reason="x").cancelled_after
+    assert after is not None
+    assert len(after.checkpoints) == 100
+
+
+def test_a_job_that_waits_for_its_retry_is_not_tried_again(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A cancel reaches a job between two attempts, and the record tells of the first."""
+    (mine,) = running(database, link)
+    retry(link, [(mine.lease, BROKEN, 600.0)])
+    with engine.begin() as connection:
+        after = cancel(connection, mine.lease.job_id, by="me", reason="enough").cancelled_after
+    assert after is not None
+    assert after.attempts == 1
+    database.clock.advance(700)
+    assert release_all(link) == []
+    assert history(database, mine.lease.job_id) == [(1, "retried")]
+
+
+def test_async_callers_cancel_too(database: Database) -> None:
+    """Through asyncpg, on a session and on a connection, with the same answers."""
+    one, other = submit(database, 2)
+
+    async def both() -> list[bool]:
+        engine = create_async_engine(database.driver_url("asyncpg"), poolclass=sa.NullPool)
+        async with AsyncSession(engine) as session, session.begin():
+            results = [await cancel_async(session, one, by="me", reason="x")]
+        async with engine.begin() as connection:
+            results += [await cancel_async(connection, job, by="me", reason="x") for job in (one, other)]
+        return [result.won for result in results]
+
+    assert asyncio.run(both()) == [True, False, True]
+    with pytest.raises(TypeError, match="cancel_async takes"):
+        asyncio.run(cancel_async(database.engine(), one, by="me", reason="x"))  # type: ignore[arg-type]

@@ -9,10 +9,11 @@ import sys
 import pytest
 
 NAMES = {
-    "outbox": """Explanation InvalidSubmission JobNotFound JobRef JobState JobView LogicalKeyConflict NameRefused
-        OutboxError Payload PayloadError SettingsError SubmissionUnresolved cancel enqueue enqueue_async enqueue_many
-        explain find_job get_job get_job_async EffectNotFound EffectNotOpen EffectState EffectView InboxKeyConflict Once
-        once once_async resolve_effect""",
+    "outbox": """CancelFilter CancelPreview CancelReport CancelResult EffectNotFound EffectNotOpen EffectState
+        EffectView Explanation InboxKeyConflict InvalidSubmission JobNotFound JobRef JobState JobView
+        LogicalKeyConflict NameRefused Once OutboxError Payload PayloadError SettingsError CancelRefused
+        SubmissionUnresolved cancel cancel_async cancel_many enqueue enqueue_async enqueue_many explain
+        find_job get_job get_job_async once once_async preview_cancel resolve_effect""",
     "outbox_consumer": """NOT_DONE EffectNotSent EffectOnHold EffectRefused EffectResult SurelyNotDone
         AsyncHandler Handler HandlerError Job LeaseLost RetryPolicy RetryableError TerminalError
         ThrottledError run_consumer""",

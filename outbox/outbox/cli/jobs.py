@@ -6,19 +6,16 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import click
-from sqlalchemy.pool import NullPool
 
-from outbox.cancelling import cancel
+from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines
-from outbox.cli.failures import FAILED
-from outbox.cli.output import STATEMENT_TIMEOUT_S, connect, instant, json_option, pass_settings, show, table
+from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
 from outbox.errors import JobNotFound
 from outbox.explaining import explain_job
 from outbox.masking import masked_line, printable
 from outbox.reading import list_jobs, show_job
 from outbox.settings import Settings
-from outbox.statements import statements_for
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView
 
 __all__ = ["attempt_row", "error_line", "jobs"]
@@ -109,30 +106,7 @@ def explain_command(settings: Settings, job_id: UUID) -> None:
     show(why, lambda: explanation_lines(why))
 
 
-@jobs.command("cancel")
-@click.argument("job_id", metavar="ID", type=click.UUID)
-@click.option("--by", required=True, metavar="WHO", help="Who asks; recorded with the job and in the audit.")
-@click.option("--reason", required=True, metavar="WHY", help="Why; recorded likewise.")
-@json_option
-@pass_settings
-def cancel_command(settings: Settings, job_id: UUID, by: str, reason: str) -> int:
-    """Cancel a job that has not ended. Exit code 1: no such job, or it had ended otherwise before."""
-    engine = settings.engine("outbox-cli", poolclass=NullPool)
-    schema = settings.schema_name
-    with engine.begin() as connection:
-        limit = {"milliseconds": STATEMENT_TIMEOUT_S * 1000}
-        statements_for(schema).run_within(connection, "limit_statements", limit)
-        job = cancel(connection, job_id, by=by, reason=reason, schema=schema)
-    cancelled = job.state is JobState.CANCELLED
-    show({"job": job, "cancelled": cancelled}, lambda: [_cancel_line(job)])
-    return 0 if cancelled else FAILED
-
-
-def _cancel_line(job: JobView) -> str:
-    if job.state is JobState.CANCELLED:
-        who = printable(job.cancel_requested_by or "-")
-        return f"{job.id} is cancelled (by {who}, {instant(job.finished_at)})"
-    return f"{job.id} had ended already: {job.state}, {instant(job.finished_at)}; nothing was changed"
+jobs.add_command(cancel_command)
 
 
 def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> Iterator[str]:

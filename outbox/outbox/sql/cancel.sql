@@ -1,19 +1,31 @@
--- Purpose: end a job that has not ended, with who and why. A waiting job never runs; a running one loses its lease, so that whichever of
---   cancel and completion commits first wins and the other changes nothing.
+-- Purpose: end jobs that have not ended, with who and why, and with what had happened for each by then. A waiting job never runs; a running one
+--   loses its lease, so that whichever of cancel and completion commits first wins and the other changes nothing.
 -- Transition: cancel: ready | running -> cancelled (outbox row deleted)
--- Parameters: job_id, actor, reason
--- Locks: the outbox row, waiting; then the job row. The clock is read behind the lock: a claim that was waited for came first. Index: both primary keys.
-WITH held AS MATERIALIZED (
-  SELECT o.job_id, o.lease_token, o.released_at FROM {schema}.outbox AS o WHERE o.job_id = CAST(:job_id AS uuid) FOR UPDATE
+-- Parameters: jobs (JSON text: objects with job_id and, from read_traces.sql, after or null), actor, reason, detail (JSON text, for the audit)
+-- Locks: the outbox rows in id order, which an earlier statement of the transaction holds already, so that this one's snapshot shows all that
+--   was written before; then the job rows. The clock is read behind the lock: a claim that was waited for came first.
+-- Index: the primary keys of all tables.
+WITH asked AS MATERIALIZED (
+  SELECT a.job_id, a.after FROM jsonb_to_recordset(CAST(CAST(:jobs AS text) AS jsonb)) AS a(job_id uuid, after jsonb)
+), held AS MATERIALIZED (
+  SELECT o.job_id FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT a.job_id FROM asked AS a)) ORDER BY o.job_id FOR UPDATE
 ), gone AS (
   DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) RETURNING o.job_id, o.lease_token, o.released_at, {schema}.clock() AS now
 ), cancelled AS (
   UPDATE {schema}.jobs AS j
   SET state = 'cancelled', lease_token = NULL, finished_at = g.now,
-    cancel_requested_at = g.now, cancel_requested_by = CAST(:actor AS text), cancel_reason = CAST(:reason AS text)
+    cancel_requested_at = g.now, cancel_requested_by = CAST(:actor AS text), cancel_reason = CAST(:reason AS text),
+    cancelled_after = coalesce(nullif((SELECT a.after FROM asked AS a WHERE a.job_id = g.job_id LIMIT 1), 'null'), jsonb_build_object(
+      'attempts', j.attempt_count,
+      'checkpoints', coalesce((SELECT jsonb_agg(c.name ORDER BY c.name) FROM (
+        SELECT k.name FROM {schema}.checkpoints AS k WHERE k.job_id = g.job_id ORDER BY k.name LIMIT 100) AS c), '[]'),
+      'effects', coalesce((SELECT jsonb_object_agg(s.state, s.names) FROM (
+        SELECT e.state, jsonb_agg(e.name ORDER BY e.name) AS names FROM (
+          SELECT k.state, k.name, row_number() OVER (PARTITION BY k.state ORDER BY k.name) AS place
+          FROM {schema}.effects AS k WHERE k.job_id = g.job_id AND k.state <> 'not_done') AS e WHERE e.place <= 100 GROUP BY e.state) AS s), '{}')))
   FROM gone AS g
   WHERE j.id = g.job_id AND j.state IN ('ready', 'running')
-  RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, g.now
+  RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, j.cancelled_after, g.now
 ), history AS (
   INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
     ended_at, outcome, error_class, error_code, error_message)
@@ -22,8 +34,10 @@ WITH held AS MATERIALIZED (
   FROM cancelled AS c JOIN gone AS g ON g.job_id = c.id WHERE g.lease_token IS NOT NULL
   RETURNING job_id
 ), audited AS (
-  INSERT INTO {schema}.audit (at, actor, action, subject, reason)
-  SELECT c.now, CAST(:actor AS text), 'job.cancel', c.id::text, CAST(:reason AS text) FROM cancelled AS c
+  INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
+  SELECT c.now, CAST(:actor AS text), 'job.cancel', c.id::text, CAST(:reason AS text),
+    CAST(CAST(:detail AS text) AS jsonb) || jsonb_build_object('after', c.cancelled_after)
+  FROM cancelled AS c
   RETURNING id
 )
-SELECT c.id AS job_id FROM cancelled AS c
+SELECT c.id AS job_id FROM cancelled AS c ORDER BY c.id

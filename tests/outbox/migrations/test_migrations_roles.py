@@ -24,7 +24,7 @@ RELEASING = "due_queues due_again release unrelease overdue_hints recover_hints 
 LIVING = "announce depart"
 KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING}"
 CLAIMING = "claim own_claims refuse"
-ENDING = "complete complete_one same_transaction retry fail attempt_outcomes"
+ENDING = "complete complete_one same_transaction retry fail attempt_outcomes lease_ends"
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
 WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
 DEAD = "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard"
@@ -32,8 +32,9 @@ USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
     "consumer": f"{KEEPING} {WORKING}",
-    "operator": "get_job list_jobs list_correlated list_attempts job_tree queue_overview cancel surroundings "
-    f"list_processes list_open_effects job_effects effect_notes effect_resolve {DEAD}",
+    "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs list_correlated "
+    "list_attempts job_tree queue_overview read_clock surroundings "
+    f"list_processes hold_job hold_jobs cancellable read_traces cancel write_audit {DEAD}",
 }
 
 
