@@ -144,7 +144,14 @@ def test_a_cancel_that_waited_for_a_claim_comes_after_it(database: Database, lin
     release_all(link)
     lock = database.sql("SELECT 1 FROM {s}.outbox FOR UPDATE")
     terms = {"kinds": ["test.note"], "versions": [1], "leases_s": [60.0], "max_attempts": [3]}
-    worker = {"queues": None, "handler_versions": ["1"], "owner": "w", "host": "h", "worker_version": "1"}
+    worker = {
+        "queues": None,
+        "key_ids": [],
+        "handler_versions": ["1"],
+        "owner": "w",
+        "host": "h",
+        "worker_version": "1",
+    }
     with engine.connect() as operator, ThreadPoolExecutor(1) as pool:
         with link.transaction() as claimer:
             claimer.execute(lock)
@@ -165,8 +172,8 @@ def keep(database: Database, job_id: UUID) -> None:
     )
     database.rows(
         "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, confirmed_at) "
-        "SELECT %s, name, state, '', 1, {s}.clock(), CASE WHEN state = 'confirmed' THEN {s}.clock() END FROM (VALUES "
-        "('mail', 'uncertain'), ('charge', 'confirmed'), ('book', 'confirmed'), ('post', 'not_done')) AS e(name, state)",
+        "SELECT %s, name, state, '', 1, {s}.clock(), CASE WHEN state = 'confirmed' THEN {s}.clock() END "
+        "FROM (VALUES ('mail', 'uncertain'), ('charge', 'confirmed'), ('book', 'confirmed'), ('post', 'not_done')) AS e(name, state)",
         job_id,
     )
 
