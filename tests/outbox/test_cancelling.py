@@ -173,7 +173,9 @@ def keep(database: Database, job_id: UUID) -> None:
     database.rows(
         "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, confirmed_at) "
         "SELECT %s, name, state, '', 1, {s}.clock(), CASE WHEN state = 'confirmed' THEN {s}.clock() END "
-        "FROM (VALUES ('mail', 'uncertain'), ('charge', 'confirmed'), ('book', 'confirmed'), ('post', 'not_done')) AS e(name, state)",
+        "FROM unnest(ARRAY['mail', 'charge', 'book', 'post'], ARRAY['uncertain', 'confirmed', "
+        "'confirmed', 'not_done']) 
+        "AS e(name, state)",
         job_id,
     )
 
