@@ -174,7 +174,7 @@ def keep(database: Database, job_id: UUID) -> None:
         "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, confirmed_at) "
         "SELECT %s, name, state, '', 1, {s}.clock(), CASE WHEN state = 'confirmed' THEN {s}.clock() END "
         "FROM unnest(ARRAY['mail', 'charge', 'book', 'post'], ARRAY['uncertain', 'confirmed', "
-        "'confirmed', 'not_done']) 
+        "'confirmed', 'not_done']) "
         "AS e(name, state)",
         job_id,
     )
