@@ -26,7 +26,7 @@ from outbox_consumer.sealed import KeyAwaited, opened_payload
 from outbox_schemas import LeaseLost, Payload, UpgradeFailed
 from outbox_schemas.refusals import reasons
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "handle_here", "read_payload"]
 
 _quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 _AWAITED = "a job is sealed under a key that is not known here; it waits for a worker that has the key"
@@ -44,14 +44,13 @@ class Attempts:
         self._counters = counters
         self._measure = measure
 
-    def run(self, entry: Entry) -> None:
-        """Run a synchronous attempt from its payload to its ending. Never raises."""
+    def run(self, entry: Entry, work: Callable[[Entry], Any] | None = None) -> None:
+        """Run a synchronous attempt from its payload to its ending: `handle` here, or where `work` does. Never
+        raises.
+        """
         self._begin(entry)
         try:
-            payload = _read_payload(entry)
-            hit(Barrier.CONSUMER_BEFORE_HANDLE)
-            with hiding(entry.hidden):
-                result = _sync_handler(entry).handle(entry.job, payload)
+            result = (work or handle_here)(entry)
         except BaseException as error:  # noqa: BLE001 - user code: SystemExit and KeyboardInterrupt end the attempt, not us
             self.fail(entry, error)
         else:
@@ -62,7 +61,7 @@ class Attempts:
         """Run an asynchronous handler. Return whether it succeeded and its result; a failure has been handed on."""
         self._begin(entry)
         try:
-            payload = _read_payload(entry)
+            payload = read_payload(entry)
             hit(Barrier.CONSUMER_BEFORE_HANDLE)
             with hiding(entry.hidden):
                 return True, await _async_handler(entry).handle(entry.job, payload)
@@ -133,7 +132,16 @@ class Attempts:
             self._measure(time.monotonic() - entry.started_at)
 
 
-def _read_payload(entry: Entry) -> Payload:
+def handle_here(entry: Entry) -> Any:
+    """Read the payload and run a synchronous handler in this process. Raises whatever user code does."""
+    payload = read_payload(entry)
+    hit(Barrier.CONSUMER_BEFORE_HANDLE)
+    with hiding(entry.hidden):
+        return _sync_handler(entry).handle(entry.job, payload)
+
+
+def read_payload(entry: Entry) -> Payload:
+    """Return an attempt's payload, and note what is sensitive in it. `TerminalError`: it can't be read."""
     claimed = entry.claimed
     try:
         text = opened_payload(claimed, entry.job)

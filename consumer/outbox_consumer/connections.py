@@ -12,7 +12,7 @@ from outbox.link import Link
 from outbox.settings import Settings
 from outbox.statements import statements_for
 
-__all__ = ["Connections", "pool_sizes"]
+__all__ = ["Connections", "handler_engine", "pool_sizes"]
 
 # A handler that sits on an open transaction keeps its job from being recovered or cancelled.
 _IDLE_IN_TRANSACTION_S = 300
@@ -29,6 +29,20 @@ def pool_sizes(slots: int, limit: int | None) -> tuple[int, int]:
     return max(1, limit - for_completions), for_completions
 
 
+def handler_engine(settings: Settings, purpose: str, size: int, *, pre_ping: bool) -> sa.Engine:
+    """Return an engine for what runs user code in transactions: bounded in connections, and in idleness within one."""
+    own = settings.conninfo().get("options")
+    limit = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_S * 1000}"
+    return settings.engine(
+        application_name=f"outbox-consumer/{purpose}",
+        connect_args={"options": " ".join(filter(None, (own, limit)))},
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=_POOL_TIMEOUT_S,
+        pool_pre_ping=pre_ping,
+    )
+
+
 class Connections:
     """Opens what the parts of a consumer need. Nothing is opened before it is used.
 
@@ -37,13 +51,12 @@ class Connections:
     """
 
     def __init__(self, settings: Settings, slots: int) -> None:
-        self._settings = settings
         self.statements = statements_for(settings.schema_name)
         self.url = settings.database_url.get_secret_value() if settings.database_url else None
         for_handlers, for_completions = pool_sizes(slots, settings.consumer.pool_size)
-        self.for_handlers = self._engine("handlers", for_handlers, pre_ping=True)
+        self.for_handlers = handler_engine(settings, "handlers", for_handlers, pre_ping=True)
         # Not pinged: a completion on a dead connection is tried again by itself.
-        self.for_completions = self._engine("completions", for_completions, pre_ping=False)
+        self.for_completions = handler_engine(settings, "completions", for_completions, pre_ping=False)
 
     def link(self, purpose: str, *, statement_s: float = 15, lock_s: float = 5) -> Link:
         """Return a new link for one loop; `statement_s` and `lock_s` bound each statement on the server."""
@@ -59,15 +72,3 @@ class Connections:
         """Close what is idle; what is in use closes when it comes back."""
         self.for_handlers.dispose()
         self.for_completions.dispose()
-
-    def _engine(self, purpose: str, size: int, *, pre_ping: bool) -> sa.Engine:
-        own = self._settings.conninfo().get("options")
-        limit = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_S * 1000}"
-        return self._settings.engine(
-            application_name=f"outbox-consumer/{purpose}",
-            connect_args={"options": " ".join(filter(None, (own, limit)))},
-            pool_size=size,
-            max_overflow=0,
-            pool_timeout=_POOL_TIMEOUT_S,
-            pool_pre_ping=pre_ping,
-        )

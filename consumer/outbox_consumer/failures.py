@@ -16,7 +16,15 @@ from outbox.ending import Failure
 from outbox.masking import mask
 from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError, is_code
 
-__all__ = ["MESSAGE_CHARACTERS", "TRACEBACK_CHARACTERS", "failure_of", "is_terminal", "least_wait_s", "storable"]
+__all__ = [
+    "MESSAGE_CHARACTERS",
+    "TRACEBACK_CHARACTERS",
+    "Reported",
+    "failure_of",
+    "is_terminal",
+    "least_wait_s",
+    "storable",
+]
 
 MESSAGE_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 8_000
@@ -29,8 +37,22 @@ _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _CLASSES = ((TerminalError, "terminal"), (ThrottledError, "throttled"), (RetryableError, "retryable"))
 
 
+class Reported(Exception):  # noqa: N818 - it reports an error, which happened elsewhere
+    """A failure that has its storable form already: it happened in another process.
+
+    `least_wait_s` is what a throttled dependency asked for.
+    """
+
+    def __init__(self, failure: Failure, least_wait_s: float = 0.0) -> None:
+        super().__init__(failure.code)
+        self.failure = failure
+        self.least_wait_s = least_wait_s
+
+
 def failure_of(error: BaseException) -> Failure:
     """Return the storable form of an exception."""
+    if isinstance(error, Reported):
+        return error.failure
     for kind, error_class in _CLASSES:
         if issubclass(type(error), kind):
             return Failure(error_class, _code(error, kind.default_code), _message(error), _traceback(error))
@@ -39,11 +61,15 @@ def failure_of(error: BaseException) -> Failure:
 
 def is_terminal(error: BaseException) -> bool:
     """Tell whether no further try can help."""
+    if isinstance(error, Reported):
+        return error.failure.error_class == "terminal"
     return issubclass(type(error), TerminalError)
 
 
 def least_wait_s(error: BaseException) -> float:
     """Return the wait that a throttled dependency asks for, in seconds; else 0."""
+    if isinstance(error, Reported):
+        return error.least_wait_s
     wanted = _guarded(lambda: getattr(error, "retry_after", None), None)
     if not issubclass(type(error), ThrottledError) or not isinstance(wanted, timedelta):
         return 0.0

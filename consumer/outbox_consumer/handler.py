@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin
 
 from sqlalchemy.orm import Session
 
 from outbox.leasing import Ability
+from outbox_consumer.isolation.terms import DEFAULTS, terms_of
 from outbox_consumer.job import Job
 from outbox_consumer.retry import RetryPolicy
 from outbox_schemas import HandlerError, Payload
@@ -34,6 +35,10 @@ class BaseHandler(Generic[P]):
         max_runtime: a handler that is still running after this loses its job, heartbeat or not. A thread can't be
             ended from outside: it keeps its slot until it returns, while the job goes on elsewhere. An open
             `job.transaction()` or `apply` is not interrupted; the job goes on elsewhere once the server has ended it.
+        isolation: "thread", or "process" to run `handle` in a child process, which can be ended: see docs/handlers.md.
+            The others limit such a process: `memory_limit` (bytes of its own, or None), `cpu_limit` (a timedelta of
+            processor time for each attempt, or None), `output_limit` (bytes that an attempt may print, log and
+            return), `max_jobs_per_child` and `max_child_age` (when it is replaced by a new one).
         progress_deadline: if set, `handle` must call `job.progress(marker)` with another marker than the last within
             each such time, or its attempt ends as `progress_stalled`, heartbeat or not. 1 s to `max_runtime`.
         versions: the payload versions that this class can read; default: the payload class's own and those that its
@@ -52,6 +57,12 @@ class BaseHandler(Generic[P]):
     handler_version: ClassVar[str] = "1"
     effect_key_lifetime: ClassVar[timedelta | None] = None
     abstract: ClassVar[bool] = False
+    isolation: ClassVar[Literal["thread", "process"]] = "thread"
+    memory_limit: ClassVar[int | None] = DEFAULTS["memory_limit"]
+    cpu_limit: ClassVar[timedelta | None] = DEFAULTS["cpu_limit"]
+    output_limit: ClassVar[int] = DEFAULTS["output_limit"]
+    max_jobs_per_child: ClassVar[int] = DEFAULTS["max_jobs_per_child"]
+    max_child_age: ClassVar[timedelta] = DEFAULTS["max_child_age"]
     payload_type: ClassVar[type[Payload]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -80,6 +91,7 @@ class BaseHandler(Generic[P]):
         if inspect.iscoroutinefunction(cls.apply):
             raise HandlerError(f"{name}.apply must be a plain function: it runs on a thread, in a transaction")
         cls._check_handle()
+        terms_of(cls)
         if cls.max_runtime < cls.lease:
             raise HandlerError(f"{name}.max_runtime must be at least its lease ({cls.lease})")
         if cls.progress_deadline is not None and not _SHORTEST_LEASE <= cls.progress_deadline <= cls.max_runtime:
@@ -213,6 +225,10 @@ class AsyncHandler(BaseHandler[P]):
     def _check_handle(cls) -> None:
         if not inspect.iscoroutinefunction(cls.handle):
             raise HandlerError(f"{cls.__qualname__}.handle is not async; write async def, or derive from Handler")
+        if cls.isolation == "process":
+            raise HandlerError(
+                f'{cls.__qualname__}: isolation = "process" is for Handler; an AsyncHandler is cancelled'
+            )
 
     @classmethod
     def has_handle(cls) -> bool:

@@ -137,6 +137,10 @@ class Job(CallsEffects):
         if text != self._progress[0]:
             self._progress = (text, time.monotonic())
 
+    def moved(self, marker: str, at: float) -> None:
+        """Take over what this attempt has said in another process, at a monotonic instant. For the runtime."""
+        self._progress = (marker, min(at, time.monotonic()))
+
     @property
     def marker(self) -> tuple[str | None, float]:
         """The latest marker, and when it became another one, on the monotonic clock. For the runtime."""
@@ -284,6 +288,10 @@ class Job(CallsEffects):
     def holds_fence(self) -> bool:
         """Whether a `transaction()` is open, so that the attempt's end would wait for it. For the runtime."""
         return self._open > 0
+
+    def hold_open(self, count: int) -> None:
+        """Take over how many `transaction()`s are open in another process. For the runtime."""
+        self._open = count
 
     def begin_apply(self) -> None:
         """Record that the handler has returned and `apply` has its turn. For the runtime."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, cast
@@ -13,7 +14,22 @@ from outbox.leasing import Ability
 from outbox_consumer.handler import AnyHandler, AsyncHandler, BaseHandler, Handler
 from outbox_schemas import HandlerError, Payload
 
-__all__ = ["Registry", "load_handlers"]
+__all__ = ["Lane", "Registry", "lane_of", "load_handlers"]
+
+
+class Lane(StrEnum):
+    """Where a handler's attempts run."""
+
+    TASK = "task"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+def lane_of(handler: AnyHandler) -> Lane:
+    """Return where a handler's attempts run."""
+    if isinstance(handler, AsyncHandler):
+        return Lane.TASK
+    return Lane.PROCESS if handler.isolation == "process" else Lane.THREAD
 
 
 class Registry:
@@ -62,13 +78,12 @@ class Registry:
             )
         return sorted(asked - set(own))
 
-    def any_async(self) -> bool:
-        """Tell whether an event loop is needed."""
-        return any(isinstance(handler, AsyncHandler) for handler in self._handlers.values())
-
-    def any_sync(self) -> bool:
-        """Tell whether handler threads are needed."""
-        return any(isinstance(handler, Handler) for handler in self._handlers.values())
+    def by_lane(self) -> dict[Lane, list[AnyHandler]]:
+        """Return the handlers by where they run; nothing for a lane that has none."""
+        found: dict[Lane, list[AnyHandler]] = {}
+        for handler in self.handlers():
+            found.setdefault(lane_of(handler), []).append(handler)
+        return found
 
 
 def load_handlers(names: Sequence[str]) -> Registry:

@@ -25,12 +25,12 @@ from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, overrun_ending, overrun_reason
 from outbox_consumer.governor import Governor
-from outbox_consumer.handler import AsyncHandler
 from outbox_consumer.heart import Heart, Watch
 from outbox_consumer.intake import Inbox, NoHints, Pace, prefetch_for
+from outbox_consumer.isolation.slots import ProcessSlots
 from outbox_consumer.job import Job
 from outbox_consumer.loops import Loop
-from outbox_consumer.registry import Registry
+from outbox_consumer.registry import Lane, Registry, lane_of
 from outbox_consumer.slots import Slots, ThreadSlots
 from outbox_consumer.tasks import LoopSlots
 from outbox_consumer.timekeeper import Timekeeper
@@ -70,8 +70,7 @@ class Consumer:
         named = "queues" in settings.consumer.model_fields_set
         self._queues = list(settings.consumer.queues) if named else registry.queues()
         self._idle_queues = registry.check_queues(self._queues)
-        kinds_of_slots = registry.any_async() + registry.any_sync()
-        self._connections = Connections(settings, settings.consumer.concurrency * kinds_of_slots)
+        self._connections = Connections(settings, settings.consumer.concurrency * len(registry.by_lane()))
         batch = settings.consumer.batch
         self._ender = Ender(
             self._connections.link("end", lock_s=_END_LOCK_S),
@@ -167,15 +166,18 @@ class Consumer:
         self._connections.close()
         log.info("consumer stopped", extra=self.counters.snapshot())
 
-    def _make_slots(self) -> dict[bool, Slots]:
+    def _make_slots(self) -> dict[Lane, Slots]:
         applier = Applier(self._connections.for_completions, self._connections.statements, self._connections.url)
         attempts = Attempts(applier, self._ender, self._book, self.counters, self._pace.measure)
         size = self.settings.consumer.concurrency
-        slots: dict[bool, Slots] = {}
-        if self._registry.any_async():
-            slots[True] = LoopSlots(size, attempts, self._inbox.freed)
-        if self._registry.any_sync():
-            slots[False] = ThreadSlots(size, attempts, self._inbox.freed)
+        slots: dict[Lane, Slots] = {}
+        for lane, handlers in self._registry.by_lane().items():
+            if lane is Lane.TASK:
+                slots[lane] = LoopSlots(size, attempts, self._inbox.freed)
+            elif lane is Lane.THREAD:
+                slots[lane] = ThreadSlots(size, attempts, self._inbox.freed)
+            else:
+                slots[lane] = ProcessSlots(size, attempts, self._inbox.freed, handlers=handlers, settings=self.settings)
         return slots
 
     def _make_receiver(self) -> Receiver | None:
@@ -254,8 +256,8 @@ class Consumer:
             for slots in self._slots.values():
                 slots.submit(entries)
             return
-        for is_async, slots in self._slots.items():
-            mine = [entry for entry in entries if isinstance(entry.handler, AsyncHandler) is is_async]
+        for lane, slots in self._slots.items():
+            mine = [entry for entry in entries if lane_of(entry.handler) is lane]
             if mine:
                 slots.submit(mine)
 
@@ -277,7 +279,7 @@ class Consumer:
         self._cancel(entry)
 
     def _cancel(self, entry: Entry) -> None:
-        slots = self._slots.get(isinstance(entry.handler, AsyncHandler))
+        slots = self._slots.get(lane_of(entry.handler))
         if slots is not None:
             slots.cancel(entry)
 

@@ -1,4 +1,4 @@
-"""Where handlers run: a fixed set of threads for `Handler`; for `AsyncHandler` see `tasks`.
+"""Where handlers run: a fixed set of threads for `Handler`; for `AsyncHandler` see `tasks`, for processes `isolation`.
 
 Each set keeps a short line of claimed attempts that wait for a slot; what still waits can be taken back and handed to
 others.
@@ -165,9 +165,12 @@ class ThreadSlots:
             if entry.job.is_lost:
                 self._attempts.drop(entry, "the lease was lost before the start")
             else:
-                self._attempts.run(entry)
+                self._attempt(entry)
         except BaseException:  # a slot must outlive whatever a handler does to it
             log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=True)
+
+    def _attempt(self, entry: Entry) -> None:
+        self._attempts.run(entry)
 
     def _wait(self) -> bool:
         """Wait until attempts are in line; False once closed."""

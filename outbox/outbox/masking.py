@@ -30,6 +30,7 @@ __all__ = [
     "pattern_of",
     "printable",
     "register",
+    "registered",
     "traceback_text",
 ]
 
@@ -78,6 +79,10 @@ class _Registry:
                 self._secrets.popitem(last=False)
             self._pattern = None
 
+    def all(self) -> list[str]:
+        with self._lock:
+            return list(self._secrets)
+
     def pattern(self) -> re.Pattern[str] | None:
         """Return the pattern of all secrets, compiled when it is first needed; None if there are none."""
         with self._lock:
@@ -106,6 +111,11 @@ def register(secret: str) -> None:
     """
     if len(secret) >= SHORTEST_REGISTERED:
         _registry.add(secret)
+
+
+def registered() -> list[str]:
+    """Return every registered secret, for a child process that has to mask them, too."""
+    return _registry.all()
 
 
 def forget_all() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from outbox_consumer import Handler
+from outbox_consumer.registry import Lane
 from support.consuming import AsyncTask, Desk, Hints, OtherTask, Task, async_handler, handler
 from support.invariants import check_invariants
 from support.waiting import until
@@ -135,7 +136,7 @@ def test_two_thousand_jobs_leave_nothing_behind(desk: Desk) -> None:
     assert (len(consumer._ender._waiting), consumer._ender._aside) == (0, [])
     for slots in consumer._slots.values():
         assert slots.load() == 0
-    assert consumer._slots[True]._tasks == {}
+    assert consumer._slots[Lane.TASK]._tasks == {}
     from outbox_consumer.book import Entry  # noqa: PLC0415
 
     gc.collect()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from outbox_consumer import AsyncHandler, Handler, HandlerError, RetryPolicy
-from outbox_consumer.registry import Registry, load_handlers
+from outbox_consumer.registry import Lane, Registry, load_handlers
 from support.consuming import AsyncTask, NewTask, OtherTask, Task, async_handler, handler
 
 HEAD = """
@@ -70,8 +70,7 @@ def test_module_brings_all_its_complete_handlers(module: Callable[[str], str]) -
         ("file.b", 3),
     }
     assert registry.queues() == ["b", "default"]
-    assert registry.any_async()
-    assert registry.any_sync()
+    assert set(registry.by_lane()) == {Lane.TASK, Lane.THREAD}
     assert type(registry.find("file.b", 2)).__name__ == "Two"
 
 

@@ -1,0 +1,233 @@
+"""The child: a process that runs one handler's attempts one after the other, and owns nothing but them.
+
+The consumer starts it, keeps the lease, applies the result and ends it. Handlers run on its main thread, where a
+signal reaches them; a second thread listens, so that a handler that never asks still hears nothing too late: the end
+of the consumer ends this process at once.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from queue import SimpleQueue
+from typing import Any, NoReturn
+
+import sqlalchemy as sa
+
+from outbox import masking
+from outbox.hiding import hiding
+from outbox.statements import Statements, statements_for
+from outbox_consumer.attempt import handle_here
+from outbox_consumer.book import Entry
+from outbox_consumer.connections import handler_engine
+from outbox_consumer.errors import TerminalError
+from outbox_consumer.failures import Reported, failure_of, least_wait_s
+from outbox_consumer.isolation import limits
+from outbox_consumer.isolation.causes import MEMORY_NOTE, over_output
+from outbox_consumer.isolation.forwarding import forward_to
+from outbox_consumer.isolation.frames import Kind, frame, json_frame
+from outbox_consumer.isolation.hello import Hello, Task
+from outbox_consumer.isolation.line import Line
+from outbox_consumer.job import Job
+from outbox_schemas import LeaseLost
+
+__all__ = ["main"]
+
+_TICK_S = 0.2
+# For a handler's transaction, and one that a thread of its own opens meanwhile.
+_CONNECTIONS = 2
+# From the consumer, whose frames are bounded by what they hold.
+_ANY_SIZE = 1 << 31
+_OUT_OF_MEMORY = "an allocation would have exceeded the handler's memory_limit"
+
+
+class IsolatedJob(Job):
+    """The job, as a handler in a child sees it: it tells the consumer while a `transaction()` is open."""
+
+    def __init__(self, task: Task, worker: Worker) -> None:
+        super().__init__(
+            task.claimed, trusted_until=task.trusted_until, engine=worker.engine, statements=worker.statements
+        )
+        self._worker = worker
+
+    def loss(self) -> LeaseLost:
+        """Return what `check` raises of a lost lease."""
+        return LeaseLost(self.id, self.attempt, self._reason)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        try:
+            with super()._counted():
+                self._worker.send(json_frame(Kind.FENCE, open=self._open))
+                yield
+        finally:
+            self._worker.send(json_frame(Kind.FENCE, open=self._open))
+
+
+class Worker:
+    """The work of one child, from its hello to its end."""
+
+    engine: sa.Engine
+    statements: Statements
+
+    def __init__(self, line: Line, last_words: int) -> None:
+        self._line = line
+        self._last_words = last_words
+        self._orders: SimpleQueue[bytes] = SimpleQueue()
+        self._job: IsolatedJob | None = None
+        self._said: str | None = None
+        # Set by the listener and cleared by the worker, in the order of what the socket carries.
+        self._busy = False
+        self._in_handler = False
+        self._memory_bytes: int | None = None
+
+    def serve(self) -> NoReturn:
+        """Say that all is ready, and run attempts until the process ends."""
+        signal.signal(signal.SIGTERM, self._interrupt)
+        # A terminal's Ctrl-C is the consumer's affair. (Not SIG_IGN: what a handler starts would inherit that.)
+        signal.signal(signal.SIGINT, lambda *_: None)
+        threading.Thread(target=self._listen, name="outbox-child", daemon=True).start()
+        try:
+            self._prepare(pickle.loads(self._orders.get()))  # noqa: S301 - from our own consumer: see `frames`
+        except BaseException as error:  # noqa: BLE001 - whatever importing the handler's module raised
+            self.send(json_frame(Kind.FAILED, **asdict(failure_of(error)), wait_s=0.0))
+            os._exit(1)
+        self.send(json_frame(Kind.READY))
+        while True:
+            self._work(pickle.loads(self._orders.get()))  # noqa: S301 - as above
+
+    def send(self, data: bytes) -> None:
+        """Send a frame; without a consumer there is nothing left to do."""
+        try:
+            self._line.send(data)
+        except OSError:
+            os._exit(1)
+
+    def _prepare(self, hello: Hello) -> None:
+        for secret in hello.secrets:
+            masking.register(secret)
+        forward_to(self.send, hello.log_level)
+        self._handler: Any = hello.handler
+        self._terms = hello.terms
+        self.statements = statements_for(hello.settings.schema_name)
+        self.engine = handler_engine(hello.settings, "isolated", _CONNECTIONS, pre_ping=True)
+        self._memory_bytes = hello.terms.memory_bytes
+        if self._memory_bytes is not None:
+            limits.limit_memory(self._memory_bytes)
+
+    def _work(self, task: Task) -> None:
+        if self._terms.cpu_s is not None:
+            limits.limit_cpu(self._terms.cpu_s)
+        job = IsolatedJob(task, self)
+        entry = Entry(task.claimed, self._handler, job, taken_at=time.monotonic(), trusted_until=task.trusted_until)
+        self._job, self._said = job, None
+        try:
+            answer = self._answer(entry)
+        except BaseException as error:  # noqa: BLE001 - user code: SystemExit ends the attempt, not the process
+            try:
+                with hiding(entry.hidden):
+                    answer = self._failure(job, error)
+            except MemoryError:
+                self._end_for_memory()
+        self._say_marker(job)
+        self._job, self._busy = None, False
+        self.send(answer)
+
+    def _answer(self, entry: Entry) -> bytes:
+        self._in_handler = True
+        try:
+            result = handle_here(entry)
+        finally:
+            self._in_handler = False
+        if not self._handler.has_apply():  # nobody asks for it
+            result = None
+        try:
+            body = pickle.dumps(result)
+        except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+            problem = f"the result, of type {type(result).__name__}, can't be pickled for apply(); return plain data"
+            raise TerminalError(problem, code="result_unsendable") from error
+        if len(body) > self._terms.output_bytes:
+            raise Reported(over_output(self._terms.output_bytes))
+        return frame(Kind.RESULT, body)
+
+    def _failure(self, job: IsolatedJob, error: BaseException) -> bytes:
+        """Return what is told of a failed attempt: texts alone. No exception is made anew on the other side."""
+        if isinstance(error, LeaseLost) and error.job_id == job.id and job.is_lost:
+            return json_frame(Kind.LEASE_LOST, reason=error.reason, refused=error.refused)
+        failure = failure_of(error)
+        if isinstance(error, MemoryError) and self._memory_bytes is not None:
+            failure = replace(failure, error_class="retryable", code="memory_limit", message=_OUT_OF_MEMORY)
+        return json_frame(Kind.FAILED, **asdict(failure), wait_s=least_wait_s(error))
+
+    def _listen(self) -> NoReturn:
+        try:
+            while True:
+                if self._line.readable(_TICK_S if self._busy else None):
+                    frames = self._line.receive()
+                    if frames is None:
+                        break
+                    for kind, body in frames:
+                        self._hear(kind, body)
+                self._tick()
+        except MemoryError:
+            self._end_for_memory()
+        finally:
+            os._exit(0)  # the consumer is gone, or is done with this child
+
+    def _hear(self, kind: Kind, body: bytes) -> None:
+        job = self._job
+        if kind in {Kind.HELLO, Kind.RUN}:
+            self._busy = kind is Kind.RUN
+            self._orders.put(body)
+        elif job is not None and kind is Kind.TRUST:
+            job.trust_until(json.loads(body)["until"])
+        elif job is not None and kind is Kind.LOST:
+            job.mark_lost(json.loads(body)["reason"])
+
+    def _tick(self) -> None:
+        job = self._job
+        if job is not None:
+            self._say_marker(job)
+        if self._memory_bytes is not None and limits.used_bytes() > self._memory_bytes:
+            self._end_for_memory()
+
+    def _say_marker(self, job: IsolatedJob) -> None:
+        marker, at = job.marker
+        if marker is not None and marker != self._said:
+            self._said = marker
+            self.send(json_frame(Kind.PROGRESS, marker=marker, at=at))
+
+    def _interrupt(self, *_: object) -> None:
+        """Take the consumer's SIGTERM: a handler that has not asked whether its lease is lost is told where it is. One
+        that a supervisor sends to all processes means nothing here: the consumer waits for what runs.
+        """
+        job = self._job
+        if self._in_handler and job is not None and job.is_lost:
+            self._in_handler = False
+            raise job.loss()
+
+    def _end_for_memory(self) -> NoReturn:
+        os.write(self._last_words, MEMORY_NOTE)
+        os._exit(1)
+
+
+def main() -> NoReturn:
+    """Be a child: descriptors of the socket and of the last words, and the consumer's process id, are the arguments."""
+    line, last_words, consumer = (int(text) for text in sys.argv[1:4])
+    del sys.argv[1:]
+    limits.die_with(consumer)
+    limits.no_core()
+    for descriptor in (line, last_words):  # not for what a handler starts
+        os.set_inheritable(descriptor, False)
+    faulthandler.enable(last_words)
+    Worker(Line(socket.socket(fileno=line), _ANY_SIZE, None), last_words).serve()

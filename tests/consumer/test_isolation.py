@@ -1,0 +1,209 @@
+"""Handlers in processes of their own: what a crash costs, what a limit stops, what a lost lease ends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from outbox import cancel, enqueue
+from support.consuming import Desk, handler
+from support.invariants import check_invariants
+from support.isolated import RenewedHandler, Script, ScriptHandler, Strict, StrictHandler
+from support.waiting import until
+
+
+def submit(desk: Desk, does: str, folder: Path, *, payload: type[Script] = Script, **fields: Any) -> UUID:
+    """Commit a job that does something."""
+    with desk.database.engine(poolclass=sa.NullPool).begin() as connection:
+        job = payload(name=f"{does}-{os.urandom(4).hex()}", does=does, folder=str(folder), **fields)
+        return enqueue(connection, job).id
+
+
+def notes(desk: Desk) -> list[str]:
+    """Return what was applied."""
+    return [note for (note,) in desk.database.rows("SELECT note FROM public.effects")]
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended and is not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+CRASHES = {
+    "killed": "child_signal_SIGKILL",
+    "exits": "child_exit_3",
+    "segfaults": "child_signal_SIGSEGV",
+}
+
+
+@pytest.mark.parametrize("does", CRASHES)
+def test_crash_of_a_child_is_an_ordinary_failed_attempt(desk: Desk, tmp_path: Path, does: str) -> None:
+    """The attempt is charged and retried under the crash's own code; a neighbour that runs meanwhile loses nothing."""
+    gate = desk.gate()
+    desk.start(ScriptHandler(), handler(lambda job, _: gate.wait(job)), concurrency=2)
+    [neighbour] = desk.submit("neighbour")
+    gate.holds(1)
+    job_id = submit(desk, does, tmp_path)
+    until(lambda: desk.state(job_id) == "succeeded")
+    gate.open()
+    desk.done(2)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert desk.last_error(job_id)[:2] == ("retryable", CRASHES[does])
+    assert desk.outcomes(neighbour) == ["succeeded"]
+    assert notes(desk) == [f"later by {os.getpid()}"]
+    if does == "segfaults":
+        stack = desk.database.value("SELECT traceback FROM {s}.attempts WHERE number = 1 AND job_id = %s", job_id)
+        assert "in segfaults" in stack
+    assert check_invariants(desk.database) == []
+
+
+def test_errors_keep_their_class_and_code(desk: Desk, tmp_path: Path) -> None:
+    """What a handler raises in a child is treated as if it had been raised here; its process goes on."""
+    running = desk.start(ScriptHandler(), concurrency=1)
+    failed = submit(desk, "raises", tmp_path)
+    left = submit(desk, "exits_in_python", tmp_path)
+    slow = submit(desk, "throttled", tmp_path)
+    until(lambda: desk.state(failed) == "failed" and desk.state(left) == "succeeded" and desk.outcomes(slow))
+    assert desk.last_error(failed) == ("terminal", "no_customer", "no such \N{REPLACEMENT CHARACTER} customer")
+    assert desk.last_error(left)[:2] == ("unknown", "SystemExit")
+    assert desk.last_error(slow)[:2] == ("throttled", "throttled")
+    trace = desk.database.value("SELECT traceback FROM {s}.attempts WHERE job_id = %s", failed)
+    assert "isolated.py" in trace
+    until(lambda: running.held() == 0)
+
+
+LIMITS = {
+    "grows": "memory_limit",
+    "spins": "cpu_limit",
+    "prints": "output_limit",
+    "returns_much": "output_limit",
+}
+
+
+@pytest.mark.parametrize("does", LIMITS)
+def test_limit_ends_the_attempt_alone(desk: Desk, tmp_path: Path, does: str) -> None:
+    """An attempt that takes more than its handler allows fails under the limit's code; the next one runs."""
+    desk.start(StrictHandler(), concurrency=1)
+    job_id = submit(desk, does, tmp_path, payload=Strict)
+    after = submit(desk, "pid", tmp_path, payload=Strict)
+    until(lambda: desk.state(job_id) == "failed" and desk.state(after) == "succeeded")
+    assert desk.last_error(job_id)[:2] == ("retryable", LIMITS[does])
+    assert not (tmp_path / "printed").exists()
+
+
+def test_result_that_no_pipe_can_carry_waits_for_a_person(desk: Desk, tmp_path: Path) -> None:
+    """A result that can't be pickled for `apply` is a defect that no further try would mend."""
+    desk.start(ScriptHandler(), concurrency=1)
+    job_id = submit(desk, "returns_a_lock", tmp_path)
+    desk.done(1, "failed")
+    assert desk.last_error(job_id)[:2] == ("terminal", "result_unsendable")
+
+
+@pytest.mark.parametrize("does", ["forever", "stubborn", "asks"])
+def test_overrun_frees_its_slot(desk: Desk, tmp_path: Path, does: str) -> None:
+    """Past its maximum runtime a handler is told, then interrupted, then killed; its slot runs the next attempt."""
+    running = desk.start(ScriptHandler(), concurrency=1)
+    job_id = submit(desk, does, tmp_path)
+    until((tmp_path / "running").exists)
+    pid = int((tmp_path / "running").read_text(encoding="ascii"))
+    for entry in running.consumer._book.entries():
+        assert entry.started_at is not None
+        entry.started_at -= 6 * 3600
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert desk.last_error(job_id)[:2] == ("retryable", "max_runtime_exceeded")
+    assert is_alive(pid) is (does != "stubborn")
+    assert (tmp_path / "interrupted").exists() is (does == "stubborn")
+    assert (tmp_path / "told").exists() is (does == "asks")
+
+
+def test_lease_that_is_lost_ends_the_handler(desk: Desk, tmp_path: Path) -> None:
+    """A cancel reaches a handler that never asks: it is interrupted, and nothing is applied."""
+    running = desk.start(ScriptHandler(), concurrency=1, heartbeat_s=0.1)
+    job_id = submit(desk, "forever", tmp_path)
+    until((tmp_path / "running").exists)
+    with desk.database.engine().begin() as connection:
+        cancel(connection, job_id, by="me", reason="test")
+    until(lambda: running.consumer.running() == 0)
+    assert desk.outcomes(job_id) == ["cancelled"]
+    assert notes(desk) == []
+
+
+def test_overrun_within_a_transaction_is_rolled_back(desk: Desk, tmp_path: Path) -> None:
+    """A child that is killed inside its own transaction gives its row free, and its end is written after it."""
+    running = desk.start(ScriptHandler(), concurrency=1)
+    job_id = submit(desk, "sits_in_a_transaction", tmp_path)
+    until((tmp_path / "running").exists)
+    until(lambda: running.consumer._book.entries()[0].job.holds_fence)
+    for entry in running.consumer._book.entries():
+        assert entry.started_at is not None
+        entry.started_at -= 6 * 3600
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+
+
+def test_child_serves_its_number_of_jobs(desk: Desk, tmp_path: Path) -> None:
+    """Ten jobs share a process, and the eleventh has a new one; each is applied once, here."""
+    desk.start(RenewedHandler(), concurrency=1)
+    jobs = [submit(desk, "pid", tmp_path) for _ in range(11)]
+    desk.done(11)
+    found = desk.database.rows("SELECT job_id, split_part(note, ' by ', 1) AS pid, note FROM public.effects")
+    assert sorted(job_id for job_id, _, _ in found) == sorted(jobs)
+    assert {note.partition(" by ")[2] for _, _, note in found} == {str(os.getpid())}
+    counts = [sum(pid == other for _, other, _ in found) for _, pid, _ in found]
+    assert sorted(set(counts)) == [1, 10]
+
+
+def test_job_works_in_the_child(desk: Desk, tmp_path: Path) -> None:
+    """Transactions, checkpoints and follow-up jobs go through the fence from the child itself."""
+    desk.start(ScriptHandler(), concurrency=1)
+    submit(desk, "uses_the_database", tmp_path)
+    desk.done(2)
+    assert f"page 12 by {os.getpid()}" in notes(desk)
+    assert check_invariants(desk.database) == []
+
+
+def test_marker_comes_from_the_child(desk: Desk, tmp_path: Path) -> None:
+    """Progress that is told in the child is stored with the consumer's heartbeats."""
+    desk.start(ScriptHandler(), concurrency=1, heartbeat_s=0.1)
+    submit(desk, "reports", tmp_path)
+    until(lambda: desk.database.value("SELECT progress FROM {s}.outbox") == "page 999")
+    (tmp_path / "go").touch()
+    desk.done(1)
+
+
+def test_log_of_a_child_is_the_consumers(desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A child's log records arrive with their facts and their job; what it prints goes nowhere."""
+    desk.start(ScriptHandler(), concurrency=1)
+    job_id = submit(desk, "logs", tmp_path)
+    desk.done(1)
+    [record] = [record for record in caplog.records if record.name == "mine"]
+    assert (record.getMessage(), record.page, record.job) == ("seen 100%", 7, str(job_id))  # type: ignore[attr-defined]
+    assert "not for the log" not in caplog.text
+
+
+def test_what_a_child_has_started_ends_with_it(desk: Desk, tmp_path: Path) -> None:
+    """A process that a handler has left behind is ended with the child's group."""
+    desk.start(ScriptHandler(), concurrency=1)
+    submit(desk, "leaves_a_child", tmp_path)
+    desk.done(1)
+    pid = int((tmp_path / "grandchild").read_text(encoding="ascii"))
+    until(lambda: not is_alive(pid))
+
+
+def test_end_of_the_consumer_ends_its_children(desk: Desk, tmp_path: Path) -> None:
+    """Work that is let go at the end leaves no process behind, however stubborn."""
+    running = desk.start(ScriptHandler(), concurrency=1)
+    submit(desk, "stubborn", tmp_path)
+    until((tmp_path / "running").exists)
+    pid = int((tmp_path / "running").read_text(encoding="ascii"))
+    assert not running.stop(0, quick=True)
+    until(lambda: not is_alive(pid), within_s=5)

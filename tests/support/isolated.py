@@ -1,0 +1,246 @@
+"""Handlers that run in processes of their own: in a module, as a child needs them, and scripted by their jobs."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+
+from outbox import enqueue
+from outbox_consumer import Handler, LeaseLost, RetryPolicy, TerminalError, ThrottledError
+from support.consuming import NOW, Task
+
+MIB = 1024 * 1024
+ONCE = RetryPolicy(max_attempts=1)
+
+
+class Script(Task):
+    """A job that says what its handler does, and where it leaves its marks."""
+
+    kind: ClassVar[str] = "test.script"
+
+    does: str
+    folder: str = ""
+    attempts: int = 1
+
+
+class Strict(Script):
+    """The same under limits."""
+
+    kind: ClassVar[str] = "test.strict"
+
+
+def mark(payload: Script, name: str) -> None:
+    """Leave a file with this process's id, for the test to see."""
+    made = Path(payload.folder) / f".{name}"
+    made.write_text(str(os.getpid()), encoding="ascii")
+    made.rename(Path(payload.folder) / name)
+
+
+def pid(job: Any, payload: Any) -> str:
+    """Return the process."""
+    return str(os.getpid())
+
+
+def killed(job: Any, payload: Any) -> None:
+    """End as the kernel ends a process that is too large."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exits(job: Any, payload: Any) -> None:
+    """End without a word."""
+    os._exit(3)
+
+
+def exits_in_python(job: Any, payload: Any) -> None:
+    """End as a script does."""
+    sys.exit(7)
+
+
+def segfaults(job: Any, payload: Any) -> None:
+    """Read from nowhere."""
+    ctypes.string_at(0)
+
+
+def raises(job: Any, payload: Any) -> None:
+    """Fail for good."""
+    raise TerminalError("no such \x00 customer", code="no_customer")
+
+
+def throttled(job: Any, payload: Any) -> None:
+    """Fail for want of patience."""
+    raise ThrottledError("slow down", retry_after=3)
+
+
+def grows(job: Any, payload: Any) -> None:
+    """Take all memory there is."""
+    held = []
+    while True:
+        held.append(bytearray(os.urandom(16) * MIB))
+
+
+def spins(job: Any, payload: Any) -> None:
+    """Take all processor time there is."""
+    while True:
+        sum(range(1000))
+
+
+def prints(job: Any, payload: Any) -> None:
+    """Print 50 MB."""
+    for _ in range(50):
+        print("x" * MIB)
+    mark(payload, "printed")
+
+
+def returns_much(job: Any, payload: Any) -> bytes:
+    """Return 50 MB."""
+    return bytes(50 * MIB)
+
+
+def returns_a_lock(job: Any, payload: Any) -> Any:
+    """Return what no process can be sent."""
+    return threading.Lock()
+
+
+def logs(job: Any, payload: Any) -> None:
+    """Log, and print."""
+    logging.getLogger("mine").warning("seen %d%%", 100, extra={"page": 7})
+    print("not for the log")
+
+
+def forever(job: Any, payload: Any) -> None:
+    """Never return."""
+    mark(payload, "running")
+    while True:
+        time.sleep(60)
+
+
+def stubborn(job: Any, payload: Any) -> None:
+    """Never return, whatever it is told."""
+    mark(payload, "running")
+    while True:
+        try:
+            time.sleep(60)
+        except LeaseLost:
+            mark(payload, "interrupted")
+
+
+def asks(job: Any, payload: Any) -> None:
+    """Wait until the lease is lost."""
+    mark(payload, "running")
+    job.lost.wait(60)
+    try:
+        job.check()
+    except LeaseLost:
+        mark(payload, "told")
+        raise
+
+
+def leaves_a_child(job: Any, payload: Any) -> None:
+    """Start a process and crash."""
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    (Path(payload.folder) / "grandchild").write_text(str(started.pid), encoding="ascii")
+    os._exit(3)
+
+
+def reports(job: Any, payload: Any) -> str:
+    """Tell of progress, then wait."""
+    for number in range(1000):
+        job.progress(f"page {number}")
+    mark(payload, "running")
+    while not (Path(payload.folder) / "go").exists():
+        time.sleep(0.01)
+    return "reported"
+
+
+def uses_the_database(job: Any, payload: Any) -> str:
+    """Write behind the fence, and read."""
+    with job.transaction() as session:
+        job.save_checkpoint(session, "page", 12)
+        enqueue(session, Script(name=f"{payload.name}-next", does="pid"))
+    return f"page {job.load_checkpoint('page')}"
+
+
+def sits_in_a_transaction(job: Any, payload: Any) -> None:
+    """Keep the fence held."""
+    with job.transaction():
+        mark(payload, "running")
+        time.sleep(600)
+
+
+SCRIPTS = {
+    "pid": pid,
+    "killed": killed,
+    "exits": exits,
+    "exits_in_python": exits_in_python,
+    "segfaults": segfaults,
+    "raises": raises,
+    "throttled": throttled,
+    "grows": grows,
+    "spins": spins,
+    "prints": prints,
+    "returns_much": returns_much,
+    "returns_a_lock": returns_a_lock,
+    "logs": logs,
+    "forever": forever,
+    "stubborn": stubborn,
+    "asks": asks,
+    "leaves_a_child": leaves_a_child,
+    "reports": reports,
+    "uses_the_database": uses_the_database,
+    "sits_in_a_transaction": sits_in_a_transaction,
+}
+
+
+class _Scripted:
+    """What both handlers do: what the job says for its first attempts, and nothing after them."""
+
+    def handle(self, job: Any, payload: Any) -> Any:
+        """Do what the job says."""
+        if job.attempt > payload.attempts:
+            return "later"
+        return SCRIPTS[payload.does](job, payload)
+
+    def apply(self, session: Any, job: Any, result: Any) -> None:
+        """Record that the job was applied, and where."""
+        statement = sa.text("INSERT INTO public.effects VALUES (:job, :attempt, :note)")
+        note = result if isinstance(result, str) else type(result).__name__
+        session.execute(statement, {"job": job.id, "attempt": job.attempt, "note": f"{note} by {os.getpid()}"})
+
+
+class ScriptHandler(_Scripted, Handler[Script]):
+    """Runs scripts without limits to speak of."""
+
+    retry = NOW
+    lease = timedelta(seconds=10)
+    isolation = "process"
+
+
+class RenewedHandler(_Scripted, Handler[Script]):
+    """Runs ten scripts in each process."""
+
+    retry = NOW
+    isolation = "process"
+    max_jobs_per_child = 10
+
+
+class StrictHandler(_Scripted, Handler[Strict]):
+    """Runs scripts under limits, once."""
+
+    retry = ONCE
+    isolation = "process"
+    memory_limit = 256 * MIB
+    cpu_limit = timedelta(seconds=1)
+    output_limit = MIB
+    lease = timedelta(seconds=2)
+    max_runtime = timedelta(seconds=60)
