@@ -69,7 +69,7 @@ class ProcessSlots(ThreadSlots):
 
     def _attempt(self, entry: Entry) -> None:
         try:
-            # The child reads it, too. Here a payload that can't be read costs no process, and `apply` knows what to mask.
+            # The child reads it, too. Here, a bad one costs no process, and what `apply`'s errors must hide is known.
             read_payload(entry)
             child = self._children.borrow(entry.handler)
         except Exception as error:  # noqa: BLE001 - whatever keeps a process from starting fails this attempt alone
