@@ -26,6 +26,7 @@ import sqlalchemy as sa
 
 from outbox import masking
 from outbox.hiding import hiding
+from outbox.sealing.using import use_file
 from outbox.statements import Statements, statements_for
 from outbox_consumer.attempt import handle_here
 from outbox_consumer.book import Entry
@@ -39,6 +40,7 @@ from outbox_consumer.isolation.frames import Kind, frame, json_frame
 from outbox_consumer.isolation.hello import Hello, Task
 from outbox_consumer.isolation.line import Line
 from outbox_consumer.job import Job
+from outbox_consumer.sealed import KeyAwaited
 from outbox_schemas import LeaseLost
 
 __all__ = ["main"]
@@ -48,6 +50,7 @@ _TICK_S = 0.2
 _CONNECTIONS = 2
 # From the consumer, whose frames are bounded by what they hold.
 _ANY_SIZE = 1 << 31
+_NO_KEY = "the handler's process lacks the payload's key; name a key file, or call use() in the handler's module"
 _OUT_OF_MEMORY = "an allocation would have exceeded the handler's memory_limit"
 
 
@@ -117,6 +120,7 @@ class Worker:
         for secret in hello.secrets:
             masking.register(secret)
         forward_to(self.send, hello.log_level)
+        use_file(hello.settings.keys_file)
         self._handler: Any = hello.handler
         self._terms = hello.terms
         self.statements = statements_for(hello.settings.schema_name)
@@ -165,6 +169,8 @@ class Worker:
         if isinstance(error, LeaseLost) and error.job_id == job.id and job.is_lost:
             return json_frame(Kind.LEASE_LOST, reason=error.reason, refused=error.refused)
         failure = failure_of(error)
+        if isinstance(error, KeyAwaited):  # the consumer has it, or it would not have come so far
+            failure = replace(failure, error_class="retryable", code="child_lacks_key", message=_NO_KEY)
         if isinstance(error, MemoryError) and self._memory_bytes is not None:
             failure = replace(failure, error_class="retryable", code="memory_limit", message=_OUT_OF_MEMORY)
         return json_frame(Kind.FAILED, **asdict(failure), wait_s=least_wait_s(error))
