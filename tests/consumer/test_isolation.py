@@ -171,6 +171,16 @@ def test_job_works_in_the_child(desk: Desk, tmp_path: Path) -> None:
     assert check_invariants(desk.database) == []
 
 
+def test_effect_of_a_crashed_child_is_not_sent_again(desk: Desk, tmp_path: Path) -> None:
+    """The ledger of effects is kept by the child itself: its next process finds the result and calls nobody."""
+    desk.start(ScriptHandler(), concurrency=1)
+    job_id = submit(desk, "charges", tmp_path, attempts=2)
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert len((tmp_path / "charges").read_text(encoding="ascii").splitlines()) == 1
+    assert notes(desk) == [f"paid by {os.getpid()}"]
+
+
 def test_marker_comes_from_the_child(desk: Desk, tmp_path: Path) -> None:
     """Progress that is told in the child is stored with the consumer's heartbeats."""
     desk.start(ScriptHandler(), concurrency=1, heartbeat_s=0.1)

@@ -171,6 +171,15 @@ def uses_the_database(job: Any, payload: Any) -> str:
     return f"page {job.load_checkpoint('page')}"
 
 
+def charges(job: Any, payload: Any) -> str:
+    """Charge once, and crash before anybody hears of it but the ledger."""
+    with (Path(payload.folder) / "charges").open("a", encoding="ascii") as ledger:
+        paid = job.effect("charge", {"cents": 5}, send=lambda key, _request: ledger.write(f"{key}\n") and "paid")
+    if job.attempt == 1:
+        os._exit(3)
+    return str(paid)
+
+
 def sits_in_a_transaction(job: Any, payload: Any) -> None:
     """Keep the fence held."""
     with job.transaction():
@@ -198,6 +207,7 @@ SCRIPTS = {
     "leaves_a_child": leaves_a_child,
     "reports": reports,
     "uses_the_database": uses_the_database,
+    "charges": charges,
     "sits_in_a_transaction": sits_in_a_transaction,
 }
 

@@ -114,6 +114,13 @@ class CallsEffects:
         with self._calling(declared.name) as course_of:
             return await run_async(course_of(declared), self._persist)
 
+    def note_effect(self, name: str) -> None:
+        """Take over that this attempt has called an effect in another process. For the runtime."""
+        with _making:
+            underway = self._underway = self._underway or Underway()
+        with underway.calling(name):
+            pass
+
     @property
     def effects_touched(self) -> list[str]:
         """The names of the effects that this attempt has called, in order. For the history."""

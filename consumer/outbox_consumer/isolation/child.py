@@ -16,9 +16,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
@@ -31,6 +32,8 @@ from outbox.statements import Statements, statements_for
 from outbox_consumer.attempt import handle_here
 from outbox_consumer.book import Entry
 from outbox_consumer.connections import handler_engine
+from outbox_consumer.effects.course import Course
+from outbox_consumer.effects.declared import Declared
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.failures import Reported, failure_of, least_wait_s
 from outbox_consumer.isolation import limits
@@ -55,17 +58,27 @@ _OUT_OF_MEMORY = "an allocation would have exceeded the handler's memory_limit"
 
 
 class IsolatedJob(Job):
-    """The job, as a handler in a child sees it: it tells the consumer while a `transaction()` is open."""
+    """The job, as a handler in a child sees it. It tells the consumer of open transactions and of effects called."""
 
     def __init__(self, task: Task, worker: Worker) -> None:
         super().__init__(
-            task.claimed, trusted_until=task.trusted_until, engine=worker.engine, statements=worker.statements
+            task.claimed,
+            trusted_until=task.trusted_until,
+            engine=worker.engine,
+            statements=worker.statements,
+            effect_key_lifetime=worker.effect_key_lifetime,
         )
         self._worker = worker
 
     def loss(self) -> LeaseLost:
         """Return what `check` raises of a lost lease."""
         return LeaseLost(self.id, self.attempt, self._reason)
+
+    @contextmanager
+    def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:
+        with super()._calling(name) as course_of:
+            self._worker.send(json_frame(Kind.EFFECT, name=name))
+            yield course_of
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -82,6 +95,7 @@ class Worker:
 
     engine: sa.Engine
     statements: Statements
+    effect_key_lifetime: timedelta | None
 
     def __init__(self, line: Line, last_words: int) -> None:
         self._line = line
@@ -123,6 +137,7 @@ class Worker:
         use_file(hello.settings.keys_file)
         self._handler: Any = hello.handler
         self._terms = hello.terms
+        self.effect_key_lifetime = hello.handler.effect_key_lifetime
         self.statements = statements_for(hello.settings.schema_name)
         self.engine = handler_engine(hello.settings, "isolated", _CONNECTIONS, pre_ping=True)
         self._memory_bytes = hello.terms.memory_bytes

@@ -80,6 +80,8 @@ class Course:
             job.moved(fields["marker"], fields["at"])
         elif kind is Kind.FENCE:
             job.hold_open(json.loads(body)["open"])
+        elif kind is Kind.EFFECT:
+            job.note_effect(json.loads(body)["name"])
         elif kind is Kind.LOG:
             self._logged += len(body)
             take(body, str(job.id))

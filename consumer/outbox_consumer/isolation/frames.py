@@ -33,6 +33,7 @@ class Kind(IntEnum):
     RESULT = 9
     FAILED = 10
     LEASE_LOST = 11
+    EFFECT = 12
 
 
 _KINDS = frozenset(int(kind) for kind in Kind)
