@@ -1,5 +1,6 @@
 """The schema's name as PostgreSQL takes it: checked once, quoted everywhere."""
 
+import os
 from typing import Final
 
 from outbox.errors import SettingsError
@@ -31,6 +32,11 @@ def schema_literal(name: str) -> str:
     _check(name)
     quoted = "'" + name.replace("'", "''") + "'"
     return "E" + quoted.replace("\\", "\\\\") if "\\" in name else quoted
+
+
+def default_schema() -> str:
+    """Return the schema where nobody names one: `OUTBOX_SCHEMA`, else "outbox"."""
+    return os.environ.get("OUTBOX_SCHEMA") or "outbox"
 
 
 def _check(name: str) -> None:

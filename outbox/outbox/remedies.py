@@ -28,7 +28,7 @@ REMEDIES = MappingProxyType(
         Reason.SUCCEEDED: "nothing: succeeded is final",
         Reason.CANCELLED: "nothing, unless a person redrives it",
         Reason.FAILED: "a person: mend the cause, then redrive it",
-        Reason.EFFECT_ON_HOLD: "a person: find out whether the effect has happened, and resolve it with the evidence",
+        Reason.EFFECT_ON_HOLD: "a person: find out whether it has happened, then `outbox effects resolve`",
         Reason.NOTHING_OWED: "a person: this is a defect; `outbox doctor --fix` mends it",
         Reason.PHASE_MISMATCH: "a person: this is a defect; `outbox doctor --fix` mends it",
     }

@@ -7,7 +7,7 @@ SELECT n.now, p.relays, p.consumers, p.able,
     SELECT 1 FROM {schema}.outbox AS o JOIN {schema}.outbox AS mine ON mine.job_id = CAST(:job_id AS uuid) AND mine.phase = 'owed'
     WHERE o.phase = 'owed' AND o.queue = CAST(:queue AS text) AND (o.order_key, o.job_id) < (mine.order_key, mine.job_id)
       AND o.due_at <= n.now LIMIT CAST(:ahead_limit AS integer)) AS ahead) AS ahead,
-  ARRAY(SELECT e.name FROM {schema}.effects AS e WHERE e.job_id = CAST(:job_id AS uuid) AND e.state <> 'confirmed' ORDER BY e.name LIMIT 20)
+  ARRAY(SELECT e.name FROM {schema}.effects AS e WHERE e.job_id = CAST(:job_id AS uuid) AND e.state IN ('pending', 'uncertain') ORDER BY e.name LIMIT 20)
     AS open_effects
 FROM (SELECT {schema}.clock() AS now) AS n, LATERAL (
   SELECT count(*) FILTER (WHERE s.role = 'relay') AS relays, count(*) FILTER (WHERE s.role = 'consumer') AS consumers,

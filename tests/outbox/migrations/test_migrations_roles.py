@@ -28,13 +28,18 @@ ENDING = "complete complete_one same_transaction retry fail attempt_outcomes lea
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
 WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
 DEAD = "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard"
+DOCTORING = " ".join(
+    path.name.removesuffix(".sql")
+    for path in files("outbox").joinpath("sql").iterdir()
+    if path.name.startswith(("doctor_", "mend_"))
+)
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs list_correlated "
     "list_attempts job_tree queue_overview read_clock surroundings "
-    f"list_processes hold_job hold_jobs cancellable read_traces cancel write_audit {DEAD}",
+    f"{DOCTORING} list_processes hold_job hold_jobs cancellable read_traces cancel write_audit {DEAD}",
 }
 
 

@@ -1,0 +1,229 @@
+"""What the doctor looks for: one entry for each kind of disorder. The statement of `x` is `sql/doctor_x.sql`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["CHECKS", "Check", "Severity", "Walk"]
+
+
+class Severity(StrEnum):
+    """ERROR: something that must never be is in the data. WARNING: something stands still, or a person should look."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Walk(StrEnum):
+    """The table whose ids a check goes through, page by page from the newest."""
+
+    JOBS = "jobs"
+    OUTBOX = "outbox"
+    ATTEMPTS = "attempts"
+    EFFECTS = "effects"
+    CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One kind of disorder.
+
+    Attributes:
+        code: its stable name.
+        severity: see there.
+        title: what is wrong, for people.
+        remedy: what a person does about it, or what the mending does.
+        walk: the table that it goes through; None: it asks once, or isn't a statement.
+        mend: the statement that mends it; None: a person must.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    remedy: str
+    walk: Walk | None = None
+    mend: str | None = None
+
+
+_ROW = "its outbox row is written anew from the job"
+_GONE = "the outbox row is deleted"
+_LOOK = "find out who wrote it: nothing here does"
+_KEEP_TIME = "see that a relay runs and reaches the database"
+
+_DATA = (
+    Check(
+        "job_without_outbox",
+        Severity.ERROR,
+        "a job that has not ended has no outbox row, so nobody would ever run it",
+        "an outbox row is written: it runs, or its attempt is taken back, in the usual way",
+        Walk.JOBS,
+        "mend_owe",
+    ),
+    Check(
+        "succeeded_without_attempt",
+        Severity.ERROR,
+        "a job has succeeded, and its last attempt is not recorded so",
+        _LOOK,
+        Walk.JOBS,
+    ),
+    Check("attempts_missing", Severity.ERROR, "a job's attempts are not 1 to n without a gap", _LOOK, Walk.JOBS),
+    Check("attempt_ended_early", Severity.ERROR, "a job runs, and its attempt is recorded as ended", _LOOK, Walk.JOBS),
+    Check("failed_without_error", Severity.ERROR, "a job has failed and does not say why", _LOOK, Walk.JOBS),
+    Check(
+        "cancelled_without_reason",
+        Severity.ERROR,
+        "a job is cancelled, and nobody has said by whom and why",
+        _LOOK,
+        Walk.JOBS,
+    ),
+    Check("job_instants", Severity.ERROR, "a job has an instant that can't be read back", _LOOK, Walk.JOBS),
+    Check(
+        "outbox_without_job",
+        Severity.ERROR,
+        "an outbox row has no job",
+        _GONE,
+        Walk.OUTBOX,
+        "mend_owe_nothing",
+    ),
+    Check(
+        "ended_with_outbox",
+        Severity.ERROR,
+        "a job has ended, and something is owed to it",
+        _GONE,
+        Walk.OUTBOX,
+        "mend_owe_nothing",
+    ),
+    Check(
+        "phase_mismatch",
+        Severity.ERROR,
+        "the phase of a job's outbox row does not fit its state",
+        _ROW,
+        Walk.OUTBOX,
+        "mend_outbox_row",
+    ),
+    Check(
+        "token_mismatch",
+        Severity.ERROR,
+        "a running job's two rows hold different lease tokens",
+        _ROW,
+        Walk.OUTBOX,
+        "mend_outbox_row",
+    ),
+    Check(
+        "copies_differ",
+        Severity.ERROR,
+        "a job's two rows differ in queue, tenant or deadline",
+        _ROW,
+        Walk.OUTBOX,
+        "mend_outbox_row",
+    ),
+    Check(
+        "due_too_early",
+        Severity.ERROR,
+        "a hint is due before its job may run",
+        _ROW,
+        Walk.OUTBOX,
+        "mend_outbox_row",
+    ),
+    Check(
+        "order_key_ahead",
+        Severity.ERROR,
+        "a hint stands later in line than priority and time can put it",
+        _ROW,
+        Walk.OUTBOX,
+        "mend_outbox_row",
+    ),
+    Check(
+        "outbox_instants",
+        Severity.ERROR,
+        "an outbox row has an instant that never comes, or can't be read back",
+        _ROW,
+        Walk.OUTBOX,
+        "mend_outbox_row",
+    ),
+    Check(
+        "payload_unreadable",
+        Severity.ERROR,
+        "a waiting job's payload can't be read by Python",
+        "the job will fail alone as soon as it runs; cancel it, and submit it anew",
+        Walk.OUTBOX,
+    ),
+    Check("lease_overdue", Severity.WARNING, "a lease ended long ago and was not taken back", _KEEP_TIME, Walk.OUTBOX),
+    Check("hint_overdue", Severity.WARNING, "a lost hint was not owed again for long", _KEEP_TIME, Walk.OUTBOX),
+    Check("deadline_overdue", Severity.WARNING, "a job past its deadline was not failed", _KEEP_TIME, Walk.OUTBOX),
+    Check("attempts_orphaned", Severity.WARNING, "attempts have no job", _LOOK, Walk.ATTEMPTS),
+    Check(
+        "effects_orphaned",
+        Severity.WARNING,
+        "an effect has no job",
+        "keep it: it is the only evidence of what was done outside",
+        Walk.EFFECTS,
+    ),
+    Check(
+        "effects_pending",
+        Severity.WARNING,
+        "an effect is pending, and its job has ended",
+        "find out whether it has happened, then `outbox effects resolve`",
+        Walk.EFFECTS,
+    ),
+    Check(
+        "effects_uncertain",
+        Severity.WARNING,
+        "an effect is uncertain, and its job has ended",
+        "find out whether it has happened, then `outbox effects resolve`",
+        Walk.EFFECTS,
+    ),
+    Check(
+        "checkpoints_orphaned",
+        Severity.WARNING,
+        "a checkpoint has no job",
+        "it is deleted: nobody can read it",
+        Walk.CHECKPOINTS,
+        "mend_checkpoints_orphaned",
+    ),
+)
+
+_SURROUNDINGS = (
+    Check(
+        "queue_stuck",
+        Severity.WARNING,
+        "a queue's hints are due, and none goes out",
+        "see that a relay runs and reaches both servers; read the broker's log",
+    ),
+    Check(
+        "no_consumer",
+        Severity.WARNING,
+        "jobs wait for a kind and version that no consumer seen lately runs",
+        "start or deploy a consumer that has the handler",
+    ),
+    Check("no_relay", Severity.WARNING, "work waits, and no relay was seen lately", "start `outbox relay`"),
+    Check(
+        "horizon_held",
+        Severity.WARNING,
+        "something keeps PostgreSQL from cleaning up",
+        "end the session, COMMIT or ROLLBACK PREPARED, or drop the slot",
+    ),
+    Check(
+        "clock_skew",
+        Severity.WARNING,
+        "this machine's clock and the database's differ",
+        "nothing here decides by this machine's clock, but its logs mislead: synchronise it",
+    ),
+    Check("settings_changed", Severity.WARNING, "a table's storage settings were changed", "set them back"),
+    Check(
+        "guard_missing",
+        Severity.ERROR,
+        "a trigger or function is missing, disabled or another one",
+        "put it back: compare with `outbox db sql`",
+    ),
+    Check(
+        "schema_differs",
+        Severity.ERROR,
+        "the tables are not the expected ones",
+        "run `outbox db upgrade`; for what then still differs, `outbox db check`",
+    ),
+)
+
+CHECKS = (*_DATA, *_SURROUNDINGS)
+"""Every kind, the data's first."""

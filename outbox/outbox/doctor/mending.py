@@ -1,0 +1,66 @@
+"""Mends what is safe to mend. Each case is looked at again under its locks, and audited in the same transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from outbox.auditing import check_actor
+from outbox.doctor.examining import Examination
+from outbox.doctor.report import Limits, Report
+from outbox.identifiers import default_schema
+from outbox.statements import statements_for
+
+__all__ = ["Mended", "mend"]
+
+_CHUNK = 500
+_STATEMENT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """How many cases of one kind were found, and which jobs of these were mended: the others had changed, were locked,
+    or were mended with another kind already.
+    """
+
+    code: str
+    found: int
+    job_ids: list[UUID]
+
+
+def mend(
+    engine: sa.Engine, *, by: str, reason: str, schema: str | None = None, limits: Limits | None = None
+) -> tuple[Report, list[Mended]]:
+    """Look for the kinds that can be mended, mend them, and return both. Each step commits by itself.
+
+    Nothing that is sound is touched: the statement that mends looks at each row again once it holds its locks, and
+    leaves alone what somebody else holds. Call it again for what is left.
+
+    Args:
+        engine: the database, as a role that may also insert into and delete from `outbox`.
+        by: who; recorded in the audit, with
+        reason: why.
+        schema: as in `examine`.
+        limits: as in `examine`.
+
+    Raises:
+        NameRefused: `by` or `reason` is empty, unprintable or too long.
+    """
+    check_actor(by, reason)
+    name = schema or default_schema()
+    report = Examination(engine, name, limits or Limits(), lambda check: check.mend is not None).run()
+    statements = statements_for(name)
+    done: list[Mended] = []
+    for disorder in report.disorders:
+        code, statement = disorder.check.code, disorder.check.mend
+        ids = sorted({UUID(case.subject) for case in disorder.cases})
+        mended: list[UUID] = []
+        for start in range(0, len(ids), _CHUNK):
+            chunk = {"job_ids": ids[start : start + _CHUNK], "code": code, "actor": by, "reason": reason}
+            with engine.begin() as connection:
+                statements.run_within(connection, "limit_statements", {"milliseconds": _STATEMENT_S * 1000})
+                mended += [row.job_id for row in statements.run_within(connection, str(statement), chunk)]
+        done.append(Mended(code, disorder.count, mended))
+    return report, done
