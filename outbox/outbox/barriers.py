@@ -48,6 +48,8 @@ class Barrier(StrEnum):
     CANCEL_AFTER_END = "cancel.after_end"
     CANCEL_AFTER_COMMIT = "cancel.after_commit"
     CONSUMER_BROKERLESS_AFTER_RELEASE = "consumer.brokerless_after_release"
+    KEYS_BEFORE_COMMIT = "keys.before_commit"
+    KEYS_AFTER_COMMIT = "keys.after_commit"
 
 
 class _Armed:

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from crash.scripts import DOOMED
 from crash.stage import Stage
-from crash.workload import Applied, Charged, Concurrent, Mailed, Noticed, Plain, Stepped
+from crash.workload import Applied, Charged, Concurrent, Mailed, Noticed, Plain, Sealed, Stepped
 from outbox_schemas.effect_keys import provider_key
 from support.invariants import check_invariants
 
-_APPLY = frozenset({Applied.kind, Stepped.kind, Concurrent.kind, Charged.kind})
+_APPLY = frozenset({Applied.kind, Sealed.kind, Stepped.kind, Concurrent.kind, Charged.kind})
 # The name of the effect that each kind has at the provider.
 _AT_PROVIDER = {Charged.kind: "charge", Mailed.kind: "mail", Noticed.kind: "mail"}
 _KNOWN = _APPLY | {Plain.kind} | _AT_PROVIDER.keys()

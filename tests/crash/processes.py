@@ -21,7 +21,7 @@ STALE = "stale write refused"
 CLOSING = "consumer stopped"
 _STARTED = ("consumer started", "the relay starts")
 # They do one thing and end.
-_BRIEF = ("writer", "canceller")
+_BRIEF = ("writer", "canceller", "rotator")
 _OUTBOX = "import sys; from outbox.cli.root import main; sys.exit(main())"
 _GONE_S = 10.0
 

@@ -102,6 +102,12 @@ class Stage:
         arguments = ["jobs", "cancel", "--tenant", tenant, "--expect", str(expected), *who]
         return self._start("canceller", arguments, armed, {})
 
+    def rotator(self, armed: Armed | None = None, *, batch: int, keys: str) -> Process:
+        """Start a process that rotates keys."""
+        who = ("--by", "crash", "--reason", "test")
+        arguments = ["keys", "rotate", "--batch", str(batch), *who]
+        return self._start("rotator", arguments, armed, {"OUTBOX_KEYS_FILE": keys})
+
     def submit(self, count: int, kinds: Sequence[Any] = KINDS, *, tenant: str = "default", **takes: float) -> list[str]:
         """Commit so many orders with their jobs, and return the jobs' ids."""
         numbers = range(self._number, self._number + count)

@@ -73,6 +73,13 @@ class Stepped(Order):
     kind: ClassVar[str] = "crash.stepped"
 
 
+class Sealed(Order):
+    """As `Applied`, stored encrypted. Not among `KINDS`: it takes keys."""
+
+    kind: ClassVar[str] = "crash.sealed"
+    sealed: ClassVar[bool] = True
+
+
 class Concurrent(Order):
     """Runs on the event loop; otherwise as `Applied`."""
 
@@ -131,6 +138,24 @@ class AppliedHandler(Handler[Applied]):
     def handle(self, job: Job, payload: Applied) -> None:
         """Work and act outside."""
         _work(job, payload)
+
+    def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
+        """Write the effect."""
+        write_row(session, "crash_effects", job)
+
+
+class SealedHandler(Handler[Sealed]):
+    """As `AppliedHandler`, with a sealed checkpoint."""
+
+    retry = _RETRY
+    lease = _LEASE
+
+    def handle(self, job: Job, payload: Sealed) -> None:
+        """Keep a checkpoint, work and act outside."""
+        with job.transaction() as session:
+            job.save_checkpoint(session, "begun", payload.number)
+        _work(job, payload)
+        assert job.load_checkpoint("begun") == payload.number
 
     def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
         """Write the effect."""

@@ -33,13 +33,14 @@ DOCTORING = " ".join(
     for path in files("outbox").joinpath("sql").iterdir()
     if path.name.startswith(("doctor_", "mend_"))
 )
+SEALS = "walk_seals count_seals awaited_keys read_seals reseal open_job begin_rotation find_rotation hold_rotation note_rotation"
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs list_correlated "
     "list_attempts job_tree queue_overview read_clock surroundings "
-    f"{DOCTORING} list_processes hold_job hold_jobs cancellable read_traces cancel write_audit {DEAD}",
+    f"{DOCTORING} list_processes hold_job hold_jobs cancellable read_traces cancel write_audit {DEAD} {SEALS}",
 }
 
 

@@ -1,0 +1,22 @@
+-- Purpose: read everything of one job that may be sealed, each with the place that it was sealed for; and audit who looks and why.
+-- Transition: none
+-- Parameters: job_id, actor, reason
+-- Locks: none. Index: primary keys of jobs, attempts, checkpoints and effects.
+WITH job AS MATERIALIZED (
+  SELECT * FROM {schema}.jobs AS j WHERE j.id = CAST(:job_id AS uuid)
+), audited AS (
+  INSERT INTO {schema}.audit (at, actor, action, subject, reason)
+  SELECT {schema}.clock(), CAST(:actor AS text), 'job.open', j.id::text, CAST(:reason AS text) FROM job AS j
+)
+SELECT j.id, j.tenant, j.kind, j.version, p.place, p.name, p.text
+FROM job AS j, LATERAL (
+  SELECT 0 AS part, 0 AS number, 'payload' AS place, 'payload' AS name, j.payload::text AS text
+  UNION ALL SELECT 1, 0, 'error', 'first error', j.first_error_message
+  UNION ALL SELECT 1, 1, 'error', 'last error', j.last_error_message
+  UNION ALL SELECT 2, a.number, 'error', 'error of attempt ' || a.number, a.error_message FROM {schema}.attempts AS a WHERE a.job_id = j.id
+  UNION ALL SELECT 3, a.number, 'traceback', 'traceback of attempt ' || a.number, a.traceback FROM {schema}.attempts AS a WHERE a.job_id = j.id
+  UNION ALL SELECT 4, 0, 'checkpoint:' || c.name, 'checkpoint ' || c.name, c.value::text FROM {schema}.checkpoints AS c WHERE c.job_id = j.id
+  UNION ALL SELECT 5, 0, 'effect:' || e.name, 'effect ' || e.name, e.result::text FROM {schema}.effects AS e WHERE e.job_id = j.id
+) AS p
+WHERE p.text IS NOT NULL
+ORDER BY p.part, p.number, p.name
