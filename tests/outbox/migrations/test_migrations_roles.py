@@ -33,7 +33,8 @@ DOCTORING = " ".join(
     for path in files("outbox").joinpath("sql").iterdir()
     if path.name.startswith(("doctor_", "mend_"))
 )
-SEALS = "walk_seals count_seals awaited_keys read_seals reseal open_job begin_rotation find_rotation hold_rotation note_rotation"
+ROTATING = "begin_rotation find_rotation hold_rotation note_rotation"
+SEALS = f"walk_seals count_seals awaited_keys read_seals reseal open_job {ROTATING}"
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
