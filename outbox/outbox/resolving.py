@@ -12,6 +12,7 @@ from uuid import UUID
 from outbox.cancelling import check_actor
 from outbox.effects import MAX_RESULT_BYTES
 from outbox.link import Link
+from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import EffectNotFound, EffectNotOpen, EffectState, EffectView, JobNotFound, NameRefused
@@ -121,4 +122,5 @@ def _refusal(job_id: UUID, name: str, job_state: str, effect_state: str | None) 
 
 def _view(row: Any) -> EffectView:
     fields = {field: getattr(row, field) for field in EffectView.model_fields if hasattr(row, field)}
+    fields["error_message"] = hidden(row.error_message)
     return EffectView(**fields, provider_key=provider_key(UUID(str(row.job_id)), row.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from outbox.leasing import claim, refuse
 from outbox.reading import show_job
 from outbox_consumer import AsyncHandler, Job
 from outbox_schemas import PayloadError
+from outbox_schemas.exactness import text_digest
 from support.consuming import NOW, Desk, Task, handler
 from support.invariants import check_invariants
 from support.jobs import ABILITIES, LEASE_S, WORKER, look, release_all, running, take
@@ -95,6 +97,32 @@ def test_nothing_of_a_sealed_job_is_left_in_clear(desk: Desk, caplog: pytest.Log
     assert view[0].last_error is not None
     assert (view[0].last_error.code, view[0].last_error.message) == ("ValueError", "(sealed)")
     assert {(attempt.error_message, attempt.traceback) for attempt in view[1]} == {("(sealed)", "(sealed)")}
+
+
+def test_effects_of_a_sealed_job_are_sealed(desk: Desk) -> None:
+    """Result, error and the digest of the request: later attempts and reconcilers read them, nobody else does."""
+    results: list[Any] = []
+
+    def handle(job: Job, payload: Secretive) -> None:
+        def send(_key: str, request: Any) -> Any:
+            if job.attempt == 1:
+                raise ValueError(f"no answer for {request}")
+            return {"seen": request}
+
+        results.append(job.effect("charge", payload.body, send=send, on_uncertain="resend"))
+        if job.attempt == 2:
+            raise ValueError
+
+    with using(ring("k1")):
+        submit_secret(desk)
+        desk.start(handler(handle, payload=Secretive))
+        desk.done(1)
+    assert results == [{"seen": CANARY}] * 2
+    assert rows_with(desk.database, CANARY) == []
+    clear = text_digest(1, json.dumps(CANARY))
+    assert desk.database.rows(
+        "SELECT state, sends, result ? '$sealed', arguments_digest = %s FROM {s}.effects", clear
+    ) == [("confirmed", 2, True, False)]
 
 
 def test_an_apply_reads_and_writes_sealed_checkpoints(desk: Desk) -> None:

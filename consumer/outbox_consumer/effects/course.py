@@ -15,10 +15,12 @@ import sqlalchemy as sa
 
 from outbox.barriers import Barrier, hit
 from outbox.effects import EffectBook, Found, Remote, SettledBy, Written
+from outbox.sealing.vault import Vault
 from outbox_consumer.effects.deciding import Step, step_for
 from outbox_consumer.effects.declared import Declared
 from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, SurelyNotDone
 from outbox_consumer.effects.refusals import answerless, refusal, unstorable
+from outbox_consumer.effects.seals import Seals
 from outbox_consumer.effects.values import NOT_DONE, remote_of
 from outbox_consumer.failures import failure_of
 from outbox_schemas import EffectState
@@ -57,6 +59,7 @@ class Owner:
     check: Callable[[], None]
     lose: Callable[[], NoReturn]
     key_lifetime_s: float | None = None
+    vault: Vault | None = None
 
 
 class Course:
@@ -66,6 +69,7 @@ class Course:
         self._owner = owner
         self._book = book
         self._declared = declared
+        self._seals = Seals(owner.vault, declared.name)
         self._key = str(provider_key(owner.job_id, declared.name))
         # Drawn for each call: whoever reads it on record knows whose announcement that is.
         self._call = uuid4()
@@ -75,17 +79,18 @@ class Course:
         self._owner.check()
         hit(Barrier.EFFECT_BEFORE_PENDING)
         declared, call = self._declared, self._call
-        found: Found = yield Record(lambda connection: self._book.begin(connection, declared.digest, call))
+        digest = self._seals.digest(declared.digest)
+        found: Found = yield Record(lambda connection: self._book.begin(connection, digest, call))
         step = step_for(
             found,
             call,
-            declared.digest,
+            digest,
             reconciles=declared.reconcile is not None,
             on_uncertain=declared.on_uncertain,
             key_lifetime_s=self._owner.key_lifetime_s,
         )
         if step is Step.RETURN:
-            return _value(found.result_text)
+            return _value(self._seals.opened(found.result_text))
         if step is Step.RECONCILE:
             remote = yield from self._reconcile(found)
             if remote is not None:
@@ -131,13 +136,14 @@ class Course:
 
     def _confirm(self, call: UUID | None, by: SettledBy, remote: Remote) -> Steps:
         """Record that the effect has happened, and return the result as every later attempt will see it."""
+        sealed = self._seals.result(remote)
         try:
-            written: Written = yield Record(lambda connection: self._book.confirm(connection, call, by, remote))
+            written: Written = yield Record(lambda connection: self._book.confirm(connection, call, by, sealed))
         except Exception:
             self._say(logging.ERROR, "an effect happened, but could not be recorded", remote)
             raise
         if not written.held:
-            yield from self._report_late(remote)
+            yield from self._report_late(sealed)
             self._owner.lose()
         self._check_own(written)
         if remote.result_note is not None:
@@ -157,7 +163,7 @@ class Course:
             return  # nobody waits any more; pending says the same as uncertain
         sure = surely and issubclass(type(error), (SurelyNotDone, *self._declared.not_done))
         state = EffectState.NOT_DONE if sure else EffectState.UNCERTAIN
-        failure = failure_of(error)
+        failure = self._seals.failure(failure_of(error))
         try:
             yield Record(lambda connection: self._book.leave(connection, call, state, failure.code, failure.message))
         except Exception as trouble:  # noqa: BLE001 - what `send` has raised says more

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from outbox.effects import EffectBook
 from outbox.leasing import Lease
+from outbox.sealing.vault import Vault
 from outbox.statements import Statements
 from outbox_consumer.effects.course import Course, Owner
 from outbox_consumer.effects.deciding import OnUncertain
@@ -40,6 +41,7 @@ class CallsEffects:
     _engine: sa.Engine
     _statements: Statements
     _effect_key_lifetime: timedelta | None
+    vault: Vault | None
     # Made by the first call of an effect: most jobs have none.
     _underway: Underway | None = None
 
@@ -137,7 +139,7 @@ class CallsEffects:
             underway = self._underway = self._underway or Underway()
         lifetime = self._effect_key_lifetime
         lifetime_s = None if lifetime is None else lifetime.total_seconds()
-        owner = Owner(self.id, self.attempt, self.check, self._refused, lifetime_s)
+        owner = Owner(self.id, self.attempt, self.check, self._refused, lifetime_s, self.vault)
         book = EffectBook(self._statements, self._lease, self.attempt, name)
         with underway.calling(name):
             yield partial(Course, owner, book)
