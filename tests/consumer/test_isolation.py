@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 import pytest
-import sqlalchemy as sa
 
-from outbox import cancel, enqueue
+from outbox import cancel
 from support.consuming import Desk, handler
 from support.invariants import check_invariants
-from support.isolated import RenewedHandler, Script, ScriptHandler, Strict, StrictHandler
+from support.isolated import RenewedHandler, ScriptHandler, Strict, StrictHandler, is_alive, submit
 from support.waiting import until
-
-
-def submit(desk: Desk, does: str, folder: Path, *, payload: type[Script] = Script, **fields: Any) -> UUID:
-    """Commit a job that does something."""
-    with desk.database.engine(poolclass=sa.NullPool).begin() as connection:
-        job = payload(name=f"{does}-{os.urandom(4).hex()}", does=does, folder=str(folder), **fields)
-        return enqueue(connection, job).id
 
 
 def notes(desk: Desk) -> list[str]:
     """Return what was applied."""
     return [note for (note,) in desk.database.rows("SELECT note FROM public.effects")]
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended and is not waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 CRASHES = {

@@ -13,12 +13,13 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import UUID
 
 import sqlalchemy as sa
 
 from outbox import enqueue
 from outbox_consumer import Handler, LeaseLost, RetryPolicy, TerminalError, ThrottledError
-from support.consuming import NOW, Task
+from support.consuming import NOW, Desk, Task
 
 MIB = 1024 * 1024
 ONCE = RetryPolicy(max_attempts=1)
@@ -38,6 +39,24 @@ class Strict(Script):
     """The same under limits."""
 
     kind: ClassVar[str] = "test.strict"
+
+
+def submit(desk: Desk, does: str, folder: Path, *, payload: type[Script] = Script, **fields: Any) -> UUID:
+    """Commit a job that does something."""
+    with desk.database.engine(poolclass=sa.NullPool).begin() as connection:
+        job = payload(name=f"{does}-{os.urandom(4).hex()}", does=does, folder=str(folder), **fields)
+        return enqueue(connection, job).id
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended and is not waited for does not."""
+    try:
+        if sys.platform == "linux":
+            return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+        os.kill(pid, 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
 
 
 def mark(payload: Script, name: str) -> None:
@@ -135,6 +154,12 @@ def stubborn(job: Any, payload: Any) -> None:
             mark(payload, "interrupted")
 
 
+def holds_the_lock(job: Any, payload: Any) -> None:
+    """Sleep in C, with the interpreter's lock held: no other thread of the process has its turn."""
+    mark(payload, "running")
+    ctypes.PyDLL(None).sleep(600)
+
+
 def asks(job: Any, payload: Any) -> None:
     """Wait until the lease is lost."""
     mark(payload, "running")
@@ -203,6 +228,7 @@ SCRIPTS = {
     "logs": logs,
     "forever": forever,
     "stubborn": stubborn,
+    "holds_the_lock": holds_the_lock,
     "asks": asks,
     "leaves_a_child": leaves_a_child,
     "reports": reports,

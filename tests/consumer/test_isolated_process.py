@@ -1,0 +1,88 @@
+"""A real consumer and its children: what its end, and a supervisor's signal to all of them, mean for a child."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.consuming import Desk
+from support.isolated import is_alive, submit
+from support.waiting import until
+
+
+@pytest.fixture
+def consumer(desk: Desk, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start `outbox consume` for the scripts; it ends with the test."""
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "from outbox.cli.root import main; main()",
+                "consume",
+                "support.isolated:ScriptHandler",
+            ],
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(Path(__file__).parents[1]),
+                "OUTBOX_DATABASE_URL": desk.database.url,
+                "OUTBOX_CONSUMER_CONCURRENCY": "1",
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            cwd=tmp_path,
+        )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def running_child(folder: Path, consumer: subprocess.Popen[bytes]) -> int:
+    """Return the process in which a handler runs, once it does."""
+    until((folder / "running").exists, within_s=60)
+    pid = int((folder / "running").read_text(encoding="ascii"))
+    assert pid != consumer.pid
+    return pid
+
+
+@pytest.mark.parametrize("does", ["stubborn", "holds_the_lock"])
+def test_killed_consumer_leaves_no_child(
+    desk: Desk, tmp_path: Path, consumer: subprocess.Popen[bytes], does: str
+) -> None:
+    """SIGKILL of the consumer ends its children, whatever they are doing."""
+    if does == "holds_the_lock" and sys.platform != "linux":
+        pytest.skip("only Linux's kernel ends a child that never runs Python again")
+    submit(desk, does, tmp_path)
+    pid = running_child(tmp_path, consumer)
+    consumer.kill()
+    until(lambda: not is_alive(pid), within_s=5)
+
+
+def test_signal_to_all_processes_ends_none_that_works(
+    desk: Desk, tmp_path: Path, consumer: subprocess.Popen[bytes]
+) -> None:
+    """A supervisor that sends SIGTERM to the consumer and its children alike cuts no attempt short."""
+    job_id = submit(desk, "reports", tmp_path)
+    pid = running_child(tmp_path, consumer)
+    for target in (pid, consumer.pid):
+        os.kill(target, signal.SIGTERM)
+    until(lambda: b"consumer stopping" in (tmp_path / "log").read_bytes())
+    (tmp_path / "go").touch()
+    assert consumer.wait(30) == 0
+    assert desk.outcomes(job_id) == ["succeeded"]
+    assert not is_alive(pid)
+
+
+def test_no_secret_stands_on_the_command_line(desk: Desk, tmp_path: Path, consumer: subprocess.Popen[bytes]) -> None:
+    """What the process list shows of a child is our own text and three numbers."""
+    submit(desk, "forever", tmp_path)
+    pid = running_child(tmp_path, consumer)
+    shown = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    assert desk.database.url.encode() not in b" ".join(shown)
+    assert [argument.isdigit() for argument in shown[3:6]] == [True] * 3
