@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from outbox_consumer.isolation.hello import hello_for
+from outbox_consumer.isolation.process import Child
+from outbox_consumer.isolation.terms import MIB, Terms
 from support.consuming import Desk
-from support.isolated import is_alive, submit
+from support.isolated import ScriptHandler, is_alive, submit
 from support.waiting import until
+
+TERMS = Terms(None, None, MIB, max_jobs=1000, max_age_s=3600)
 
 
 @pytest.fixture
@@ -30,7 +35,9 @@ def consumer(desk: Desk, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
             ],
             env={
                 "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(Path(__file__).parents[1]),
+                "PYTHONPATH": os.pathsep.join(
+                    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+                ),
                 "OUTBOX_DATABASE_URL": desk.database.url,
                 "OUTBOX_CONSUMER_CONCURRENCY": "1",
             },
@@ -77,6 +84,15 @@ def test_signal_to_all_processes_ends_none_that_works(
     assert consumer.wait(30) == 0
     assert desk.outcomes(job_id) == ["succeeded"]
     assert not is_alive(pid)
+
+
+def test_child_ends_by_itself_once_its_line_is_closed(desk: Desk) -> None:
+    """Where no kernel ends it, and whenever it is not needed any more, the closed socket does."""
+    child = Child(TERMS)
+    child.greet(hello_for(ScriptHandler(), desk.settings(), TERMS))
+    child.line.close()
+    assert child._process.wait(30) == 0
+    child.end()
 
 
 def test_no_secret_stands_on_the_command_line(desk: Desk, tmp_path: Path, consumer: subprocess.Popen[bytes]) -> None:
