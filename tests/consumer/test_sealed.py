@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from outbox.ending import park
 from outbox.leasing import claim, refuse
+from outbox.opening import open_job
 from outbox.reading import show_job
 from outbox_consumer import AsyncHandler, Job
 from outbox_schemas import PayloadError
@@ -114,7 +115,7 @@ def test_effects_of_a_sealed_job_are_sealed(desk: Desk) -> None:
             raise ValueError
 
     with using(ring("k1")):
-        submit_secret(desk)
+        job_id = submit_secret(desk)
         desk.start(handler(handle, payload=Secretive))
         desk.done(1)
     assert results == [{"seen": CANARY}] * 2
@@ -123,6 +124,10 @@ def test_effects_of_a_sealed_job_are_sealed(desk: Desk) -> None:
     assert desk.database.rows(
         "SELECT state, sends, result ? '$sealed', arguments_digest = %s FROM {s}.effects", clear
     ) == [("confirmed", 2, True, False)]
+    found = open_job(desk.database.link(), ring("k1"), job_id, by="ops", reason="a test")
+    opened = {thing.name: thing.text for thing in found}
+    assert json.loads(opened["result of effect charge"]) == {"seen": CANARY}
+    assert opened["error of attempt 1"] == f"no answer for {CANARY}"
 
 
 def test_an_apply_reads_and_writes_sealed_checkpoints(desk: Desk) -> None:
