@@ -4,8 +4,10 @@ from outbox_consumer.effects import NOT_DONE, EffectNotSent, EffectOnHold, Effec
 from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.handler import AsyncHandler, Handler
 from outbox_consumer.job import Job
+from outbox_consumer.known_errors import known_error
 from outbox_consumer.process import run_consumer
 from outbox_consumer.retry import RetryPolicy
+from outbox_consumer.retry_budget import RetryBudget
 from outbox_schemas import HandlerError, LeaseLost
 
 __all__ = [
@@ -19,10 +21,12 @@ __all__ = [
     "HandlerError",
     "Job",
     "LeaseLost",
+    "RetryBudget",
     "RetryPolicy",
     "RetryableError",
     "SurelyNotDone",
     "TerminalError",
     "ThrottledError",
+    "known_error",
     "run_consumer",
 ]

@@ -75,7 +75,7 @@ class Applier:
         """Try once; False if the fence refused."""
         with returned_clean(self._connection(entry)) as connection:
             with connection.begin():
-                mine = begin_completed(connection, self._statements, entry.lease)
+                mine = begin_completed(connection, self._statements, entry.lease, entry.course)
                 if mine is None:
                     return False
                 hit(Barrier.CONSUMER_AFTER_FENCE)

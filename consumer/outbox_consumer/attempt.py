@@ -97,7 +97,7 @@ class Attempts:
         """
         if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id and entry.job.is_lost:
             if error.refused:
-                self._ender.refuse(entry)
+                self._ender.refuse(entry, "apply" if entry.job.applying else "transaction")
             self.drop(entry, error.reason)
         elif isinstance(error, asyncio.CancelledError) and entry.job.is_lost:
             # Our own doing: a task whose lease is lost is cancelled.

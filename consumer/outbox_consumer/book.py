@@ -12,10 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from outbox.ending import Course
 from outbox.hiding import Hidden
 from outbox.leasing import Beat, Claimed, Lease
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.job import Job
+from outbox_schemas import Reached
 
 __all__ = ["Entry", "LeaseBook"]
 
@@ -55,6 +57,24 @@ class Entry:
     def lease(self) -> Lease:
         """The fence of this attempt."""
         return self.claimed.lease
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the job's first attempt, or the first one since its last redrive."""
+        return self.claimed.attempt == self.claimed.budget_start + 1
+
+    @property
+    def started_s(self) -> float | None:
+        """Seconds from the claim to the start, as far as this process knows."""
+        return None if self.started_at is None else self.started_at - self.taken_at
+
+    @property
+    def course(self) -> Course:
+        """What the history is to say of this attempt's course."""
+        if self.started_at is None:
+            return Course(reached=Reached.CLAIMED)
+        reached = Reached.APPLYING if self.job.applying else Reached.STARTED
+        return Course(self.started_s, reached, self.job.effects_touched)
 
     def overruns(self, now: float) -> bool:
         """Tell whether it has started and is past its handler's maximum runtime."""

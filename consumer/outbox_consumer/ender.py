@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -18,14 +18,16 @@ from psycopg import errors
 
 from outbox import ending
 from outbox.barriers import Barrier, hit
-from outbox.ending import Failure
 from outbox.link import Link, is_transient
 from outbox.logs import RateLimited
+from outbox.refusing import RefusedWrite
 from outbox.trouble import Fault, Trouble, fault_of, reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.endings import COUNTERS, OUTCOMES, Ending, How, in_rounds
+from outbox_consumer.refusals import Refusals
 from outbox_consumer.telling import Telling
+from outbox_consumer.writing import UNSTORABLE, send
 from outbox_schemas import Outcome
 
 __all__ = ["Ender"]
@@ -43,7 +45,6 @@ _LOCKED_ASIDE_S = 5.0
 _MENDABLE = frozenset({Fault.REFUSED, Fault.TABLES, Fault.RIGHTS})
 _LONGEST_PAUSE_S = 2.0
 _ORDER = {how: place for place, how in enumerate(How)}
-_UNSTORABLE = Failure("unknown", "unstorable", "the failure could not be stored")
 
 
 class Ender:
@@ -53,13 +54,21 @@ class Ender:
     """
 
     def __init__(
-        self, link: Link, book: LeaseBook, counters: Counters, *, batch: int, on_ended: Callable[[], None]
+        self,
+        link: Link,
+        book: LeaseBook,
+        counters: Counters,
+        *,
+        batch: int,
+        on_ended: Callable[[], None],
+        refusals: Refusals,
     ) -> None:
         self._link = link
         self._book = book
         self._counters = counters
         self._batch = batch
         self._on_ended = on_ended
+        self._refusals = refusals
         self._trouble = Trouble("end", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._telling = Telling()
         self._waiting: deque[Ending] = deque()
@@ -150,7 +159,7 @@ class Ender:
     def _write(self, how: How, endings: list[Ending]) -> None:
         while endings:
             try:
-                self._settle(endings, self._send(how, endings))
+                self._settle(endings, send(self._link, how, endings))
             except Exception as error:  # noqa: BLE001 - one ending that can't be sent must not end this loop
                 waits = is_transient(error) or fault_of(error) in _MENDABLE
                 if isinstance(error, errors.LockNotAvailable) or not waits:
@@ -175,25 +184,12 @@ class Ender:
             self._aside.append((time.monotonic() + _LOCKED_ASIDE_S, endings[0]))
             return
         _quiet.log(logging.ERROR, "the database refuses an ending", reason=reason_of(error))
-        if endings[0].failure not in (None, _UNSTORABLE):
-            self._write(how, [replace(endings[0], failure=_UNSTORABLE)])
+        if endings[0].failure not in (None, UNSTORABLE):
+            self._write(how, [replace(endings[0], failure=UNSTORABLE)])
         else:
             self._give_up(endings)
 
-    def _send(self, how: How, endings: list[Ending]) -> set[UUID]:
-        leases = [item.entry.lease for item in endings]
-        if how is How.SUCCEED:
-            return ending.complete(self._link, leases)
-        if how is How.HAND_BACK:
-            return ending.hand_back(self._link, leases)
-        if how is How.PARK:
-            return ending.park(self._link, [(item.entry.lease, item.key_id) for item in endings])
-        failures = [item.failure or _UNSTORABLE for item in endings]
-        if how is How.FAIL:
-            return ending.fail(self._link, list(zip(leases, failures, strict=True)))
-        return ending.retry(self._link, list(zip(leases, failures, [item.wait_s for item in endings], strict=True)))
-
-    def _settle(self, endings: list[Ending], written: set[UUID]) -> None:
+    def _settle(self, endings: list[Ending], written: Mapping[UUID, Outcome]) -> None:
         hit(Barrier.CONSUMER_AFTER_COMMIT)
         # They name each job once, and so do the answers.
         refused = (
@@ -206,23 +202,25 @@ class Ender:
             self._book.remove_all([item.entry for item in endings])
             return
         for item in endings:
-            wanted = OUTCOMES[item.how]
-            found = wanted if item.entry.lease.job_id in written else known.get(item.entry.lease.token)
-            if found is wanted or (found is Outcome.SUCCEEDED and item.entry.commit_sent):
+            found = written.get(item.entry.lease.job_id) or known.get(item.entry.lease.token)
+            ours = found in OUTCOMES[item.how]
+            if found is not None and (ours or (found is Outcome.SUCCEEDED and item.entry.commit_sent)):
                 self._counters.add(COUNTERS[found])
                 self._counters.add("commits_resolved", int(item.entry.lease.job_id not in written))
-                if found is wanted:
-                    self._telling.tell(item)
+                if ours:
+                    self._telling.tell(item, found)
             else:
                 if found is Outcome.SUCCEEDED:
                     self._telling.tell_torn(item)
-                self.refuse(item.entry)
+                self.refuse(item.entry, item.how.value)
             self._book.remove(item.entry)
 
-    def refuse(self, entry: Entry) -> None:
-        """Count and log a write that the fence refused."""
+    def refuse(self, entry: Entry, what: str) -> None:
+        """Count, log and keep a write that the fence refused: the end of the attempt by `How`, or what else it was."""
         self._counters.add("stale_writes_refused")
-        log.warning("stale write refused", extra={"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt})
+        facts = {"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "what": what}
+        log.warning("stale write refused", extra=facts)
+        self._refusals.add(RefusedWrite(entry.lease.job_id, entry.claimed.attempt, what))
         self._counters.add("leases_lost", int(self._book.lose(entry, "the lease is no longer held")))
 
     def _still_worth_it(self, endings: list[Ending]) -> list[Ending]:

@@ -7,15 +7,28 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
+from outbox.budgets import Spent
 from outbox.ending import Failure
 from outbox_consumer.book import Entry
+from outbox_consumer.classifying import meaning_of
+from outbox_consumer.deciding import used_up
 from outbox_consumer.errors import RetryableError
-from outbox_consumer.failures import failure_of, is_terminal, least_wait_s
+from outbox_consumer.failures import TERMINAL, THROTTLED, failure_of, least_wait_s
 from outbox_consumer.retry import plain
 from outbox_consumer.sealed import sealed_failure
-from outbox_schemas import Outcome
+from outbox_schemas import FailedBecause, Outcome
 
-__all__ = ["COUNTERS", "OUTCOMES", "Ending", "How", "ending_for", "in_rounds", "overrun_ending", "overrun_reason"]
+__all__ = [
+    "COUNTERS",
+    "OUTCOMES",
+    "Ending",
+    "How",
+    "ending_for",
+    "in_rounds",
+    "judged",
+    "overrun_ending",
+    "overrun_reason",
+]
 
 log = logging.getLogger("outbox.consumer")
 
@@ -31,13 +44,13 @@ class How(StrEnum):
 
 
 OUTCOMES = {
-    How.SUCCEED: Outcome.SUCCEEDED,
-    How.RETRY: Outcome.RETRIED,
-    How.FAIL: Outcome.FAILED,
-    How.HAND_BACK: Outcome.HANDED_BACK,
-    How.PARK: Outcome.HANDED_BACK,
+    How.SUCCEED: frozenset({Outcome.SUCCEEDED}),
+    How.RETRY: frozenset({Outcome.RETRIED, Outcome.FAILED}),
+    How.FAIL: frozenset({Outcome.FAILED}),
+    How.HAND_BACK: frozenset({Outcome.HANDED_BACK}),
+    How.PARK: frozenset({Outcome.HANDED_BACK}),
 }
-"""What the history shows for each."""
+"""What the history may show for each: a try that was to follow may be one too many, or come too late."""
 
 COUNTERS = {
     Outcome.SUCCEEDED: "succeeded",
@@ -57,18 +70,33 @@ class Ending:
     failure: Failure | None = None
     wait_s: float = 0.0
     key_id: str = ""  # the key that a parked job waits for
+    because: FailedBecause | None = None
 
 
 def ending_for(entry: Entry, error: BaseException) -> Ending:
-    """Decide what follows a failed attempt: another try after a wait, or the job's end. Never raises.
+    """Decide what follows a failed attempt, as far as that needs no look into the job's history: another try after a
+    wait, or the job's end. Never raises.
 
     A retry policy that can't be evaluated (a subclass that raises, or answers nonsense) falls back to what its own
     fields say: the job's maximum of attempts, and the cap as the wait.
     """
-    failure = sealed_failure(entry.job, failure_of(error))
-    if is_terminal(error) or _exhausted(entry):
-        return Ending(entry, How.FAIL, failure)
-    return Ending(entry, How.RETRY, failure, _wait_s(entry, error))
+    meaning = meaning_of(entry.handler, error)
+    failure = sealed_failure(entry.job, failure_of(error, meaning))
+    if failure.error_class == TERMINAL:
+        return Ending(entry, How.FAIL, failure, because=FailedBecause.TERMINAL)
+    if failure.error_class != THROTTLED and _exhausted(entry):
+        return Ending(entry, How.FAIL, failure, because=FailedBecause.ATTEMPTS_EXHAUSTED)
+    return Ending(entry, How.RETRY, failure, _wait_s(entry, failure.error_class, least_wait_s(meaning)))
+
+
+def judged(item: Ending, spent: Spent) -> Ending:
+    """Decide the rest, by what the job's history says and the fields of the policy alone: this runs on a thread that
+    every ending of the process depends on, so no subclass's code may.
+    """
+    if item.how is not How.RETRY or item.failure is None:
+        return item
+    because = used_up(plain(item.entry.handler.retry), item.failure.error_class, spent, item.wait_s)
+    return item if because is None else Ending(item.entry, How.FAIL, item.failure, because=because)
 
 
 def overrun_ending(entry: Entry, reason: str, code: str) -> Ending:
@@ -79,7 +107,7 @@ def overrun_ending(entry: Entry, reason: str, code: str) -> Ending:
     failure = failure_of(RetryableError(reason, code=code))
     charged = entry.claimed.charged
     if policy.exhausted(charged, entry.claimed.max_attempts):
-        return Ending(entry, How.FAIL, failure)
+        return Ending(entry, How.FAIL, failure, because=FailedBecause.ATTEMPTS_EXHAUSTED)
     return Ending(entry, How.RETRY, failure, policy.wait_s(charged))
 
 
@@ -103,10 +131,13 @@ def _exhausted(entry: Entry) -> bool:
         return charged >= limit
 
 
-def _wait_s(entry: Entry, error: BaseException) -> float:
+def _wait_s(entry: Entry, error_class: str, at_least_s: float) -> float:
     cap_s = entry.handler.retry.cap.total_seconds()
+    claimed = entry.claimed
+    # A throttled attempt is not charged, and yet each one makes the next wait longer.
+    failures = claimed.attempt - claimed.budget_start if error_class == THROTTLED else claimed.charged
     try:
-        wait_s = float(entry.handler.retry.wait_s(entry.claimed.charged, least_wait_s(error)))
+        wait_s = float(entry.handler.retry.wait_s(failures, at_least_s))
     except BaseException:  # noqa: BLE001 - as above
         _complain(entry)
         return cap_s

@@ -18,10 +18,13 @@ from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
 
 __all__ = [
     "MESSAGE_CHARACTERS",
+    "TERMINAL",
+    "THROTTLED",
     "TRACEBACK_CHARACTERS",
+    "UNKNOWN",
     "Reported",
+    "error_class",
     "failure_of",
-    "is_terminal",
     "least_wait_s",
     "storable",
 ]
@@ -35,6 +38,10 @@ _MASKED_FACTOR = 4
 # NUL and lone surrogates can't be stored; the other controls but tab and newline could drive a terminal.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _CLASSES = ((TerminalError, "terminal"), (ThrottledError, "throttled"), (RetryableError, "retryable"))
+_DEFAULT_CODES = {name: kind.default_code for kind, name in _CLASSES}
+UNKNOWN = "unknown"
+TERMINAL = "terminal"
+THROTTLED = "throttled"
 
 
 class Reported(Exception):  # noqa: N818 - it reports an error, which happened elsewhere
@@ -49,21 +56,22 @@ class Reported(Exception):  # noqa: N818 - it reports an error, which happened e
         self.least_wait_s = least_wait_s
 
 
-def failure_of(error: BaseException) -> Failure:
-    """Return the storable form of an exception."""
+def failure_of(error: BaseException, meaning: BaseException | None = None) -> Failure:
+    """Return the storable form of an exception. `meaning` is the error that it counts as, if it is another one."""
     if isinstance(error, Reported):
         return error.failure
-    for kind, error_class in _CLASSES:
-        if issubclass(type(error), kind):
-            return Failure(error_class, _code(error, kind.default_code), _message(error), _traceback(error))
-    return Failure("unknown", _type_name(error), _message(error), _traceback(error))
+    meant = error if meaning is None else meaning
+    found = error_class(meant)
+    code = _type_name(meant) if found == UNKNOWN else _code(meant, _DEFAULT_CODES[found])
+    message = _message(meant)
+    if meant is not error:
+        message = message or storable(f"{_type_name(error)}: {_message(error)}", MESSAGE_CHARACTERS)
+    return Failure(found, code, message, _traceback(error))
 
 
-def is_terminal(error: BaseException) -> bool:
-    """Tell whether no further try can help."""
-    if isinstance(error, Reported):
-        return error.failure.error_class == "terminal"
-    return issubclass(type(error), TerminalError)
+def error_class(error: BaseException) -> str:
+    """Return how an error is treated."""
+    return next((name for kind, name in _CLASSES if issubclass(type(error), kind)), UNKNOWN)
 
 
 def least_wait_s(error: BaseException) -> float:

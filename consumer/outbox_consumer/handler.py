@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origi
 from sqlalchemy.orm import Session
 
 from outbox.leasing import Ability
+from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.isolation.terms import DEFAULTS, terms_of
 from outbox_consumer.job import Job
 from outbox_consumer.retry import RetryPolicy
@@ -154,7 +156,12 @@ class BaseHandler(Generic[P]):
         versions = sorted(set(cls.versions or cls.payload_type.readable_versions()))
         return [
             Ability(
-                cls.payload_type.kind, version, cls.lease.total_seconds(), cls.retry.max_attempts, cls.handler_version
+                cls.payload_type.kind,
+                version,
+                cls.lease.total_seconds(),
+                cls.retry.max_attempts,
+                cls.handler_version,
+                math.ceil(cls.retry.max_age.total_seconds()),
             )
             for version in versions
         ]
@@ -167,6 +174,17 @@ class BaseHandler(Generic[P]):
         upgrade that fails as `payload_upgrade_failed`: no further try would read it better.
         """
         return self.payload_type.from_document(text, version)  # type: ignore[return-value]
+
+    def classify(self, error: Exception) -> RetryableError | TerminalError | ThrottledError | None:
+        """Say what an exception of a dependency means: return the error to treat it as, or None to leave it to the
+        ready map (`known_error`), which knows HTTP clients, database drivers and sockets. Optional.
+
+        Not asked for our own errors, which mean what they say. The class and code of what is returned count, and its
+        message where it has one; the traceback stays that of `error`. Runs where the handler runs, so it must not block
+        an event loop. If it raises, the failure is unknown.
+        """
+        del error
+        return None
 
     def apply(self, session: Session, job: Job, result: Any) -> None:
         """Write the job's effects in the database, in the transaction that completes the job. Optional.

@@ -14,6 +14,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from outbox.budgets import Spent, spent_within
 from outbox.ending import LeaseEnd, lease_end_within
 from outbox.leasing import Claimed, hold_fence
 from outbox.sealing.envelope import MARK, is_sealed
@@ -22,6 +23,8 @@ from outbox.statements import Statements
 from outbox.writer import Origin
 from outbox_consumer.effects.methods import CallsEffects
 from outbox_consumer.guarded import current_transaction, guarded_session, returned_clean
+from outbox_consumer.retry import RetryPolicy
+from outbox_consumer.retry_budget import RetryBudget, budget_of
 from outbox_schemas import LeaseLost, PayloadError
 from outbox_schemas.exactness import check_exact
 from outbox_schemas.names import check_name
@@ -55,8 +58,9 @@ class Job(CallsEffects):
         tenant, kind, logical_key, version, queue, run_at, deadline_at, created_at, correlation_id: as submitted.
     """
 
-    # On the class: most attempts never say anything.
+    # On the class: most attempts never say anything, touch anything or ask for anything.
     _progress: tuple[str | None, float] = (None, 0.0)
+    _budget: RetryBudget | None = None
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Job(CallsEffects):
         engine: sa.Engine,
         statements: Statements,
         effect_key_lifetime: timedelta | None = None,
+        policy: RetryPolicy | None = None,
     ) -> None:
         self.id: UUID = claimed.lease.job_id
         self.attempt: int = claimed.attempt
@@ -81,6 +86,9 @@ class Job(CallsEffects):
         self.created_at: datetime = claimed.created_at
         self.correlation_id: str | None = claimed.correlation_id
         self.vault: Vault | None = None  # of a sealed job that is open. For the runtime.
+        self._claimed = claimed
+        self._policy = policy
+        self._taken_at = time.monotonic()
         self._lost: Lost | None = None
         self._is_lost = False
         self._lease = claimed.lease
@@ -145,6 +153,31 @@ class Job(CallsEffects):
     def marker(self) -> tuple[str | None, float]:
         """The latest marker, and when it became another one, on the monotonic clock. For the runtime."""
         return self._progress
+
+    @property
+    def retry_budget(self) -> RetryBudget:
+        """What is left of the job's budgets after this attempt, to bound a client library's own retries by. As of the
+        claim; asks the database once, and not at all in a first attempt.
+        """
+        if self._budget is None:
+            spent = Spent() if self.attempt == self._claimed.budget_start + 1 else self._read_spent()
+            self._budget = budget_of(self._claimed, self._policy or RetryPolicy(), spent, self._taken_at)
+        return self._budget
+
+    def _read_spent(self) -> Spent:
+        connection = self._inside_of()
+        if connection is not None:
+            found = spent_within(connection, self._statements, self.id)
+        else:
+            with self._engine.connect() as connection:
+                found = spent_within(connection, self._statements, self.id)
+        # The budget is told as of the claim.
+        return found._replace(age_s=max(found.age_s - (time.monotonic() - self._taken_at), 0.0))
+
+    @property
+    def applying(self) -> bool:
+        """Whether `apply` has had its turn. For the runtime."""
+        return self._applying
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:

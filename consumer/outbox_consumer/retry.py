@@ -14,39 +14,46 @@ __all__ = ["RetryPolicy", "plain"]
 
 _MAX_ATTEMPTS = 10_000
 _MAX_CAP = timedelta(days=30)
+_LEAST_AGE = timedelta(seconds=1)
+_MAX_AGE = timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter, a cap and a maximum of attempts.
+    """Exponential backoff with full jitter and a cap, and four budgets. The attempt that uses one up is the job's last.
 
     Attributes:
-        max_attempts: attempts in all, the first included; 1 to 10,000. Leases lost to a crash count, work handed
-        back unstarted does not.
+        max_attempts: attempts in all, the first included; 1 to 10,000. Leases lost to a crash count; work handed
+            back unstarted and throttled attempts do not.
+        max_unknown: of these, attempts that may fail in a way that is neither declared nor known: most likely a defect,
+            which no number of tries cures. 1 to 10,000.
+        max_throttled: attempts that may end in `ThrottledError`; 1 to 10,000.
+        max_age: how long after its first claim a job is still tried again; 1 second to ten years.
         base: the longest wait after the first failure.
         factor: growth of that longest wait per failure; at least 1.
         cap: the longest wait ever; at most 30 days.
 
     The wait is drawn evenly between nothing and the longest wait, so that jobs that failed together don't return
-    together.
+    together. All four are counted from the job's stored history, and anew after a redrive.
 
     Raises:
         HandlerError: a value is out of bounds; when the class is defined, not when a job fails.
     """
 
     max_attempts: int = 10
+    max_unknown: int = 5
+    max_throttled: int = 100
+    max_age: timedelta = timedelta(days=7)
     base: timedelta = timedelta(seconds=2)
     factor: float = 2.0
     cap: timedelta = timedelta(hours=1)
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.max_attempts, bool)
-            or not isinstance(self.max_attempts, int)
-            or not 1 <= self.max_attempts <= _MAX_ATTEMPTS
-        ):
-            raise HandlerError(f"RetryPolicy.max_attempts must be a whole number from 1 to {_MAX_ATTEMPTS}")
-        for name in ("base", "cap"):
+        for name in ("max_attempts", "max_unknown", "max_throttled"):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_ATTEMPTS:
+                raise HandlerError(f"RetryPolicy.{name} must be a whole number from 1 to {_MAX_ATTEMPTS}")
+        for name in ("base", "cap", "max_age"):
             value = getattr(self, name)
             if not isinstance(value, timedelta):
                 raise HandlerError(
@@ -57,6 +64,8 @@ class RetryPolicy:
             raise HandlerError(f"RetryPolicy.factor must be a number; it is of type {type(self.factor).__name__}")
         if not timedelta(0) <= self.base <= _MAX_CAP or not timedelta(0) <= self.cap <= _MAX_CAP:
             raise HandlerError("RetryPolicy.base and cap must be from 0 to 30 days")
+        if not _LEAST_AGE <= self.max_age <= _MAX_AGE:
+            raise HandlerError(f"RetryPolicy.max_age must be from 1 second to {_MAX_AGE.days} days")
         if not math.isfinite(self.factor) or self.factor < 1:
             raise HandlerError("RetryPolicy.factor must be a finite number of at least 1")
 

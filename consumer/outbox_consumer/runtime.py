@@ -30,6 +30,7 @@ from outbox_consumer.intake import Inbox, NoHints, Pace, prefetch_for
 from outbox_consumer.isolation.slots import ProcessSlots
 from outbox_consumer.job import Job
 from outbox_consumer.loops import Loop
+from outbox_consumer.refusals import Refusals
 from outbox_consumer.registry import Lane, Registry, lane_of
 from outbox_consumer.slots import Slots, ThreadSlots
 from outbox_consumer.tasks import LoopSlots
@@ -63,6 +64,7 @@ class Consumer:
         self._registry = registry
         self._book = LeaseBook()
         self._worker = worker_identity()
+        self._refusals = Refusals(self._worker)
         self._pace = Pace()
         self._inbox = Inbox()
         self._trouble = threading.Event()
@@ -78,6 +80,7 @@ class Consumer:
             self.counters,
             batch=batch,
             on_ended=self._inbox.freed,
+            refusals=self._refusals,
         )
         self._slots = self._make_slots()
         self._receiver = self._make_receiver()
@@ -95,7 +98,7 @@ class Consumer:
         self._watch = Watch(self._book, on_overrun=self._overrun, on_lost=self._lose)
         self._claimer = self._make_claimer()
         presence = Presence(Role.CONSUMER, self._worker, queues=self._queues, abilities=registry.abilities)
-        self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away, presence)
+        self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away, presence, self._refusals)
         self._loops = self._make_loops()
 
     def start(self) -> None:
@@ -248,6 +251,7 @@ class Consumer:
             engine=self._connections.for_handlers,
             statements=self._connections.statements,
             effect_key_lifetime=handler.effect_key_lifetime,
+            policy=handler.retry,
         )
         return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from outbox.logs import RateLimited
 from outbox.sealing.envelope import is_sealed_text
-from outbox_consumer.endings import Ending, How
+from outbox_consumer.endings import Ending
+from outbox_schemas import Outcome
 
 __all__ = ["Telling"]
 
@@ -25,11 +26,11 @@ class Telling:
         self._limited = RateLimited(logging.getLogger("outbox.consumer"), every_s=_EVERY_S)
         self._known: set[tuple[str, str]] = set()
 
-    def tell(self, item: Ending) -> None:
+    def tell(self, item: Ending, found: Outcome) -> None:
         """Say that a job has failed for good (WARNING), or that it will be tried again (INFO); of others nothing."""
-        if item.how is How.FAIL:
+        if found is Outcome.FAILED:
             self._say(logging.WARNING, "job failed", item)
-        elif item.how is How.RETRY:
+        elif found is Outcome.RETRIED:
             self._say(logging.INFO, "attempt failed; trying again", item, wait_s=round(item.wait_s, 3))
 
     def tell_torn(self, item: Ending) -> None:

@@ -15,6 +15,7 @@ from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover
 from outbox.link import Link
 from outbox.presence import Presence
 from outbox.trouble import Trouble
+from outbox_consumer.refusals import Refusals
 
 __all__ = ["Timekeeper"]
 
@@ -32,14 +33,17 @@ class _Transition(Protocol):
 
 class Timekeeper:
     """The body of the time-keeping loop: expired leases and passed deadlines; often while `alone()`. It announces the
-    process too, where it is given a presence.
+    process too, where it is given a presence, and keeps what writes were refused.
     """
 
-    def __init__(self, link: Link, alone: Callable[[], bool], presence: Presence | None = None) -> None:
+    def __init__(
+        self, link: Link, alone: Callable[[], bool], presence: Presence | None = None, refusals: Refusals | None = None
+    ) -> None:
         self._link = link
         self._leases = LeaseWatch(link)
         self._alone = alone
         self._presence = presence
+        self._refusals = refusals
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -64,6 +68,8 @@ class Timekeeper:
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = max(trouble.report(error), _EVERY_S)
+        if self._refusals is not None:
+            self._refusals.write(self._link)
         if self._presence is not None:
             self._presence.leave(self._link)
         self._link.close()
@@ -71,6 +77,8 @@ class Timekeeper:
     def _tell(self) -> None:
         if self._presence is not None:
             self._presence.tell(self._link)
+        if self._refusals is not None:
+            self._refusals.write(self._link)
 
     def _recover(self, link: Link, *, batch: int) -> list[RecoveredLease]:
         return recover_leases(link, self._leases.expired(batch=batch))

@@ -16,8 +16,10 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.sql import Literal
 
 from outbox import ending
+from outbox.ending import NOWHERE, Course
 from outbox.leasing import Lease
 from outbox.statements import Statements
 
@@ -34,7 +36,9 @@ _CLEAN = "RESET SESSION AUTHORIZATION; RESET ALL"
 _OK = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
-def begin_completed(connection: sa.Connection, statements: Statements, lease: Lease) -> str | None:
+def begin_completed(
+    connection: sa.Connection, statements: Statements, lease: Lease, course: Course = NOWHERE
+) -> str | None:
     """Begin a transaction on the server that marks one job succeeded, and return the transaction's id. None: the lease
     is lost, and nothing was written.
 
@@ -52,11 +56,12 @@ def begin_completed(connection: sa.Connection, statements: Statements, lease: Le
         seq_scans = connection.info[_PREPARED] = _prepare(connection, statements)
     if seq_scans != _NOT_OURS:
         driver = _driver(connection)
-        execute = f"EXECUTE {_name(statements)}('{_hex(lease.job_id)}', '{_hex(lease.token)}', '{seq_scans}')"
+        values = f"'{_hex(lease.job_id)}', '{_hex(lease.token)}', '{seq_scans}', {_values(driver, course)}"
+        execute = f"EXECUTE {_name(statements)}({values})"
         # A plan is kept, so it must suit tables of any size, and now and then the server makes it anew.
         text = f"{_CLEAN}; BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan = off; {execute}"
         try:
-            result = _send(driver, text.encode())
+            result = _send(driver, text.encode(driver.info.encoding))
         except psycopg.Error as error:
             if error.sqlstate not in _UNPREPARED:
                 raise _given_up(connection, error, "complete_one") from error
@@ -64,7 +69,7 @@ def begin_completed(connection: sa.Connection, statements: Statements, lease: Le
             driver.rollback()
         else:
             return result.get_value(0, 0).decode() if result.ntuples else None
-    return ending.complete_within(connection, statements, lease)
+    return ending.complete_within(connection, statements, lease, course)
 
 
 def commit_same(connection: sa.Connection, statements: Statements, transaction_id: str) -> bool:
@@ -115,11 +120,24 @@ def _name(statements: Statements) -> str:
 
 
 def _preparation(statements: Statements) -> str:
-    return f"PREPARE {_name(statements)} (uuid, uuid, text) AS {_body(statements)}"
+    return f"PREPARE {_name(statements)} (uuid, uuid, text, float8, text) AS {_body(statements)}"
 
 
 def _body(statements: Statements) -> str:
-    return statements.for_psycopg("complete_one") % {"job_id": "$1", "token": "$2", "seq_scans": "$3"}
+    return statements.for_psycopg("complete_one") % {
+        "job_id": "$1",
+        "token": "$2",
+        "seq_scans": "$3",
+        "started_s": "$4",
+        "effects": "$5",
+    }
+
+
+def _values(driver: psycopg.Connection[Any], course: Course) -> str:
+    """Return an attempt's course as literals."""
+    started = "NULL" if course.started_s is None else repr(float(course.started_s))
+    effects = course.effects_text
+    return f"{started}, {'NULL' if effects is None else Literal(effects).as_string(driver)}"
 
 
 def _hex(number: UUID) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -14,9 +15,11 @@ from outbox.arrays import uuid_array
 from outbox.leasing import Lease
 from outbox.link import Link
 from outbox.statements import Statements
-from outbox_schemas import Outcome
+from outbox_schemas import FailedBecause, Outcome, Reached
 
 __all__ = [
+    "NOWHERE",
+    "Course",
     "Failure",
     "LeaseEnd",
     "complete",
@@ -58,33 +61,68 @@ class LeaseEnd:
         return "another transition ended the lease"
 
 
-def complete(link: Link, leases: Sequence[Lease]) -> set[UUID]:
-    """Mark jobs succeeded in one transaction, for handlers that have no `apply`."""
-    return _ids(link, "complete", leases)
+class Course(NamedTuple):
+    """What a worker knows of an attempt's course.
+
+    Attributes:
+        started_s: seconds from the claim to the start; None if it never started.
+        reached: how far it came.
+        effects: the names of the external effects that it touched.
+    """
+
+    started_s: float | None = None
+    reached: str | None = None
+    effects: Sequence[str] = ()
+
+    @property
+    def effects_text(self) -> str | None:
+        """The names as the statements take them: a text of its own for each, whatever their number."""
+        return _UNIT.join(self.effects) or None
 
 
-def complete_within(connection: sa.Connection, statements: Statements, lease: Lease) -> str | None:
+NOWHERE = Course()
+_UNIT = "\x1f"
+
+
+def complete(
+    link: Link, leases: Sequence[Lease], *, started_s: Sequence[float | None] = (), effects: Sequence[str | None] = ()
+) -> set[UUID]:
+    """Mark jobs succeeded in one transaction, for handlers that have no `apply`. When each started and what effects it
+    touched are given as a `Course` has them; effects that are not given are none.
+    """
+    return _ids(link, "complete", leases, started_s=list(started_s), effects=list(effects))
+
+
+def complete_within(
+    connection: sa.Connection, statements: Statements, lease: Lease, course: Course = NOWHERE
+) -> str | None:
     """Mark one job succeeded inside a transaction in which `apply` then writes, and return that transaction's id.
     None: the lease is lost, roll back.
 
     This comes first in its transaction: from here on nobody else can end or claim the job until the commit.
     """
-    parameters = {"job_id": lease.job_id, "token": lease.token, "seq_scans": None}
+    parameters: dict[str, Any] = {"job_id": lease.job_id, "token": lease.token, "seq_scans": None}
+    parameters |= {"started_s": course.started_s, "effects": course.effects_text}
     found: str | None = statements.value_within(connection, "complete_one", parameters)
     return found
 
 
-def retry(link: Link, attempts: Sequence[tuple[Lease, Failure, float]]) -> set[UUID]:
-    """End attempts so that their jobs are due again after each one's delay in seconds."""
-    failures = [failure for _, failure, _ in attempts]
-    return _ids(
+def retry(
+    link: Link, attempts: Sequence[tuple[Lease, Failure, float]], courses: Sequence[Course] = ()
+) -> dict[UUID, Outcome]:
+    """End attempts so that their jobs are due again after each one's delay in seconds, and return how they ended: a job
+    whose next try could not start before its deadline fails now.
+    """
+    written = _rows(
         link,
         "retry",
         [lease for lease, _, _ in attempts],
         delays_s=[delay for _, _, delay in attempts],
         outcomes=[Outcome.RETRIED.value] * len(attempts),
-        **_failure_columns(failures),
+        **_failure_columns([failure for _, failure, _ in attempts]),
+        **_course_columns(courses),
     )
+    return {UUID(bytes=job_id): Outcome(outcome) for job_id, outcome in written}
 
 
 def hand_back(link: Link, leases: Sequence[Lease]) -> set[UUID]:
@@ -100,6 +138,7 @@ def hand_back(link: Link, leases: Sequence[Lease]) -> set[UUID]:
         error_codes=nothing,
         error_messages=nothing,
         tracebacks=nothing,
+        **_course_columns([Course(reached=Reached.CLAIMED)] * len(leases)),
     )
 
 
@@ -109,10 +148,23 @@ def park(link: Link, attempts: Sequence[tuple[Lease, str]], *, pause_s: float = 
     return _ids(link, "park", [lease for lease, _ in attempts], key_ids=key_ids, pause_s=pause_s)
 
 
-def fail(link: Link, attempts: Sequence[tuple[Lease, Failure]]) -> set[UUID]:
-    """End attempts and their jobs; they wait for a person."""
+def fail(
+    link: Link,
+    attempts: Sequence[tuple[Lease, Failure]],
+    courses: Sequence[Course] = (),
+    *,
+    because: Sequence[FailedBecause] = (),
+) -> set[UUID]:
+    """End attempts and their jobs; they wait for a person. `because` says of each why it is not tried again; without
+    it, because the attempt said so.
+    """
     return _ids(
-        link, "fail", [lease for lease, _ in attempts], **_failure_columns([failure for _, failure in attempts])
+        link,
+        "fail",
+        [lease for lease, _ in attempts],
+        reasons=[reason.value for reason in because or [FailedBecause.TERMINAL] * len(attempts)],
+        **_failure_columns([failure for _, failure in attempts]),
+        **_course_columns(courses),
     )
 
 
@@ -145,16 +197,29 @@ def lease_end_within(connection: sa.Connection, statements: Statements, lease: L
 
 
 def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: object) -> set[UUID]:
-    written = link.run_raw(
+    written = _rows(link, statement, leases, **columns)
+    if len(written) == len(leases):  # each job is named once in the answer: so all of them were written
+        return {lease.job_id for lease in leases}
+    return {UUID(bytes=row[0]) for row in written}
+
+
+def _rows(link: Link, statement: str, leases: Sequence[Lease], **columns: object) -> list[tuple[Any, ...]]:
+    return link.run_raw(
         statement,
         tuple,
         job_ids=uuid_array([lease.job_id for lease in leases]),
         tokens=uuid_array([lease.token for lease in leases]),
         **columns,
     )
-    if len(written) == len(leases):  # each job is named once in the answer: so all of them were written
-        return {lease.job_id for lease in leases}
-    return {UUID(bytes=row[0]) for row in written}
+
+
+def _course_columns(courses: Sequence[Course]) -> dict[str, list[Any]]:
+    """Return one list for each parameter; what is missing from them is NULL."""
+    return {
+        "started_s": [course.started_s for course in courses],
+        "reached": [course.reached for course in courses],
+        "effects": [course.effects_text for course in courses],
+    }
 
 
 def _failure_columns(failures: Sequence[Failure]) -> dict[str, list[str | None]]:

@@ -47,13 +47,16 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """One kind and version that a consumer can run, on what terms."""
+    """One kind and version that a consumer can run, on what terms. `max_age_s`: how old the job may be when a try
+    starts, in whole seconds from the first one's claim; None for any age.
+    """
 
     kind: str
     version: int
     lease_s: float
     max_attempts: int
     handler_version: str
+    max_age_s: int | None = None
 
 
 class Lease(NamedTuple):
@@ -65,7 +68,8 @@ class Lease(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A job under a lease. `charged` counts this attempt and the earlier ones that use up a try.
+    """A job under a lease. `charged` counts this attempt and the earlier ones that use up a try; attempts numbered up
+    to `budget_start` came before the last redrive; `deadline_s` is what was left until the deadline, in seconds.
 
     A tuple, as `Lease` is: thousands are made each second, and a frozen dataclass takes several times as long. The
     claim's columns stand in this order.
@@ -84,6 +88,8 @@ class Claimed(NamedTuple):
     deadline_at: datetime | None
     created_at: datetime
     correlation_id: str | None
+    budget_start: int
+    deadline_s: float | None
     payload_text: str
 
 
@@ -131,6 +137,7 @@ def claim(
         max_attempts=[ability.max_attempts for ability in abilities],
         handler_versions=[ability.handler_version for ability in abilities],
         key_ids=list(key_ids),
+        max_ages_s=[ability.max_age_s for ability in abilities],
         owner=worker.name,
         host=worker.host,
         worker_version=worker.version,

@@ -15,7 +15,7 @@ from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
-from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, TreeView
+from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, RefusalView, TreeView
 from outbox_schemas.names import check_key, check_name, check_tenant
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "list_attempts",
     "list_jobs",
     "list_queues",
+    "list_refusals",
     "show_job",
 ]
 
@@ -85,6 +86,11 @@ def list_attempts(link: Link, job_id: UUID) -> list[AttemptView]:
     return [_unsealed(attempt) for attempt in found]
 
 
+def list_refusals(link: Link, job_id: UUID) -> list[RefusalView]:
+    """Return the writes of a job's attempts that came too late and were refused, oldest first."""
+    return [RefusalView.model_validate(row) for row in link.run("list_refusals", job_id=job_id)]
+
+
 def list_jobs(
     link: Link,
     *,
@@ -137,6 +143,7 @@ def _job_view(row: Any) -> JobView:
     fields = {name: getattr(row, name) for name in JobView.model_fields if hasattr(row, name)}
     fields["first_error"] = _error(row.first_error_class, row.first_error_code, row.first_error_message)
     fields["last_error"] = _error(row.last_error_class, row.last_error_code, row.last_error_message)
+    fields["failed_because"] = row.failed_because if row.state == JobState.FAILED else None
     fields["owed"] = None
     if row.phase is not None:
         fields["owed"] = OwedView(

@@ -34,7 +34,18 @@ from outbox_schemas.payload import MAX_PAYLOAD_BYTES, Document, Payload
 from outbox_schemas.redaction import redacted, shape
 from outbox_schemas.refs import Ref
 from outbox_schemas.sensitive import Sensitive
-from outbox_schemas.states import ENDED, TRANSITIONS, EffectState, Event, JobState, Outcome, Phase, next_states
+from outbox_schemas.states import (
+    ENDED,
+    TRANSITIONS,
+    EffectState,
+    Event,
+    FailedBecause,
+    JobState,
+    Outcome,
+    Phase,
+    Reached,
+    next_states,
+)
 from outbox_schemas.views import (
     AttemptView,
     CancelledAfter,
@@ -44,6 +55,7 @@ from outbox_schemas.views import (
     JobRef,
     JobView,
     OwedView,
+    RefusalView,
     TreeView,
 )
 
@@ -65,6 +77,7 @@ __all__ = [
     "ErrorView",
     "Event",
     "Explanation",
+    "FailedBecause",
     "Finding",
     "HandlerError",
     "InboxKeyConflict",
@@ -83,12 +96,14 @@ __all__ = [
     "Payload",
     "PayloadError",
     "Phase",
+    "Reached",
     "Reason",
     "RedriveRefused",
     "Ref",
     "RefCutShort",
     "RefError",
     "RefMismatch",
+    "RefusalView",
     "SchemaMismatch",
     "SealBroken",
     "Sensitive",

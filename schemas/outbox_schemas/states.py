@@ -14,9 +14,11 @@ __all__ = [
     "TRANSITIONS",
     "EffectState",
     "Event",
+    "FailedBecause",
     "JobState",
     "Outcome",
     "Phase",
+    "Reached",
     "next_states",
 ]
 
@@ -51,6 +53,26 @@ class Outcome(StrEnum):
     HANDED_BACK = "handed_back"
     LEASE_LOST = "lease_lost"
     CANCELLED = "cancelled"
+
+
+class Reached(StrEnum):
+    """How far an ended attempt came. Of one whose lease was lost nobody knows."""
+
+    CLAIMED = "claimed"
+    STARTED = "started"
+    APPLYING = "applying"
+    DONE = "done"
+
+
+class FailedBecause(StrEnum):
+    """Why no further try is made of a failed job; its last error says what went wrong."""
+
+    TERMINAL = "terminal"
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    UNKNOWN_EXHAUSTED = "unknown_exhausted"
+    THROTTLED_EXHAUSTED = "throttled_exhausted"
+    AGE_EXHAUSTED = "age_exhausted"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
 
 
 class Event(StrEnum):
@@ -93,7 +115,7 @@ TRANSITIONS = MappingProxyType(
         (JobState.READY, Event.EXPIRE): frozenset({JobState.FAILED}),
         (JobState.READY, Event.CANCEL): frozenset({JobState.CANCELLED}),
         (JobState.RUNNING, Event.COMPLETE): frozenset({JobState.SUCCEEDED}),
-        (JobState.RUNNING, Event.RETRY): frozenset({JobState.READY}),
+        (JobState.RUNNING, Event.RETRY): frozenset({JobState.READY, JobState.FAILED}),
         (JobState.RUNNING, Event.FAIL): frozenset({JobState.FAILED}),
         (JobState.RUNNING, Event.HAND_BACK): frozenset({JobState.READY}),
         (JobState.RUNNING, Event.LOSE_LEASE): frozenset({JobState.READY, JobState.FAILED}),

@@ -19,6 +19,7 @@ __all__ = [
     "JobRef",
     "JobView",
     "OwedView",
+    "RefusalView",
     "TreeView",
 ]
 
@@ -67,7 +68,11 @@ class OwedView(_View):
 
 
 class AttemptView(_View):
-    """One ended attempt. The attempt that is running is told by the job itself."""
+    """One ended attempt. The attempt that is running is told by the job itself.
+
+    `reached` is a `Reached` and `failed_because` a `FailedBecause`, as text: a newer release may know more of them. The
+    first is None where nobody could tell, the second unless the job failed with this attempt.
+    """
 
     number: int
     worker: str
@@ -76,12 +81,25 @@ class AttemptView(_View):
     handler_version: str
     hinted_at: datetime | None
     claimed_at: datetime
+    started_at: datetime | None = None
     ended_at: datetime
+    reached: str | None = None
     outcome: Outcome
+    failed_because: str | None = None
     error_class: str | None
     error_code: str | None
     error_message: str | None
     traceback: str | None
+    effects_touched: tuple[str, ...] | None = None
+
+
+class RefusalView(_View):
+    """A write that came after its attempt had lost the lease: the fence refused it. `what` is what was wanted."""
+
+    attempt: int
+    at: datetime
+    what: str
+    worker: str
 
 
 class CancelledAfter(_View):
@@ -145,8 +163,9 @@ class EffectView(_View):
 class JobView(_View):
     """A job as the book of record holds it, without its payload.
 
-    `attempt_count` counts every lease ever given; `uncharged_attempts` of them were handed back unstarted and use up
-    no retry.
+    `attempt_count` counts every lease ever given; `uncharged_attempts` of them were handed back unstarted or throttled
+    and use up no retry, nor do those before the last redrive, whose numbers go up to `budget_start`. `failed_because`
+    is a `FailedBecause` as text: why a failed job is not tried again.
     """
 
     id: UUID
@@ -169,6 +188,8 @@ class JobView(_View):
     cancel_reason: str | None
     first_error: ErrorView | None
     last_error: ErrorView | None
+    budget_start: int = 0
+    failed_because: str | None = None
     created_at: datetime
     finished_at: datetime | None
     correlation_id: str | None = None

@@ -21,7 +21,7 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 def entry(trusted_until: float = 100.0, lease_s: float = 60.0) -> Entry:
     """Return a held lease."""
     lease = Lease(uuid4(), uuid4(), lease_s)
-    claimed = Claimed(lease, "t", "k", "key", 1, "q", 1, 1, 3, LONG_AGO, None, LONG_AGO, None, "{}")
+    claimed = Claimed(lease, "t", "k", "key", 1, "q", 1, 1, 3, LONG_AGO, None, LONG_AGO, None, 0, None, "{}")
     nothing: Any = None
     job = Job(claimed, trusted_until=trusted_until, engine=nothing, statements=nothing)
     runs: Any = SimpleNamespace(max_runtime=timedelta(seconds=10), progress_deadline=None)

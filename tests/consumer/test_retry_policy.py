@@ -81,8 +81,11 @@ def test_bad_values_are_refused_when_the_policy_is_made(values: dict[str, Any]) 
 
 def entry(policy: RetryPolicy, charged: int = 1, max_attempts: int = 3) -> Any:
     """Return as much of an entry as a decision needs."""
-    claimed = SimpleNamespace(charged=charged, max_attempts=max_attempts, kind="k")
-    return SimpleNamespace(claimed=claimed, handler=SimpleNamespace(retry=policy))
+    claimed = SimpleNamespace(
+        charged=charged, attempt=charged, budget_start=0, max_attempts=max_attempts, kind="k", deadline_s=None
+    )
+    handler = SimpleNamespace(retry=policy, classify=lambda _error: None)
+    return SimpleNamespace(claimed=claimed, handler=handler, job=SimpleNamespace(vault=None))
 
 
 ANSWERS = {

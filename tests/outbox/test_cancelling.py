@@ -143,7 +143,7 @@ def test_a_cancel_that_waited_for_a_claim_comes_after_it(database: Database, lin
     (job_id,) = submit(database)
     release_all(link)
     lock = database.sql("SELECT 1 FROM {s}.outbox FOR UPDATE")
-    terms = {"kinds": ["test.note"], "versions": [1], "leases_s": [60.0], "max_attempts": [3]}
+    terms = {"kinds": ["test.note"], "versions": [1], "leases_s": [60.0], "max_attempts": [3], "max_ages_s": [None]}
     worker = {
         "queues": None,
         "key_ids": [],

@@ -27,7 +27,7 @@ End = Callable[[Link, Sequence[Lease]], set[UUID]]
 ENDS: dict[str, tuple[End, JobState, Outcome]] = {
     "complete": (complete, JobState.SUCCEEDED, Outcome.SUCCEEDED),
     "retry": (
-        lambda link, leases: retry(link, [(lease, BROKEN, 5.0) for lease in leases]),
+        lambda link, leases: set(retry(link, [(lease, BROKEN, 5.0) for lease in leases])),
         JobState.READY,
         Outcome.RETRIED,
     ),

@@ -12,7 +12,7 @@ from outbox.ending import complete, complete_within, hand_back, retry
 from outbox.keeping import expire_deadlines, recover_leases
 from outbox.leasing import heartbeat
 from outbox.link import Link
-from outbox_schemas import JobState, Phase
+from outbox_schemas import JobState, Outcome, Phase
 from support.database import Database
 from support.jobs import ABILITIES, BROKEN, Note, history, look, release_all, running, submit, take
 
@@ -138,8 +138,8 @@ def test_a_running_job_outlives_its_deadline_but_is_not_tried_again(database: Da
     database.clock.advance(11)
     assert expire_deadlines(link) == []
     assert complete(link, [mine.lease])
-    retry(link, [(other.lease, BROKEN, 0)])
-    assert expire_deadlines(link) == [other.lease.job_id]
+    assert retry(link, [(other.lease, BROKEN, 0)]) == {other.lease.job_id: Outcome.FAILED}
+    assert expire_deadlines(link) == []
     view = look(database, other.lease.job_id)
     assert view.first_error is not None
     assert view.last_error is not None

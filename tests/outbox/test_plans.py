@@ -156,13 +156,15 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "empty_queues": None, "busy_after_s": 1, "queues": ["notes"], "age_s": 1, "job_id": rows[0][0],
         "token": rows[0][1], "actor": "me", "key_ids": ["k"] * len(rows),
         "since": BEGINNING[0], "since_id": BEGINNING[1],
-        "owed_since": [BEGINNING[0]], "owed_id": [BEGINNING[1]], "released_since": [None],
+        "max_ages_s": [60], "started_s": [1.0] * len(rows), "reached": ["started"] * len(rows), "effects": [None],
+        "reasons": ["terminal"] * len(rows), "owed_since": [BEGINNING[0]],
+        "owed_id": [BEGINNING[1]], "released_since": [None],
     }  # fmt: skip
 
 
 HOT_PATH = [
     "release", "claim", "complete", "retry", "park", "fail", "heartbeat", "unrelease", "refuse", "fence", "cancel",
-    "put_off_leases", "recover_leases", "due_again",
+    "put_off_leases", "recover_leases", "due_again", "spent_budgets",
 ]  # fmt: skip
 SCANS = ["due_leases", "recover_hints", "expire_deadlines", "due_queues", "overdue_hints", "stray_hints"]
 

@@ -11,10 +11,11 @@ _HISTORY = """
 WITH history AS (
   SELECT a.job_id, count(*) AS ended, min(a.number) AS lowest, max(a.number) AS highest,
     count(*) FILTER (WHERE a.outcome = 'succeeded') AS succeeded,
-    count(*) FILTER (WHERE a.outcome = 'handed_back') AS handed_back,
+    count(*) FILTER (WHERE a.number > b.budget_start
+      AND (a.outcome = 'handed_back' OR (a.outcome = 'retried' AND a.error_class = 'throttled'))) AS uncharged,
     (array_agg(a.outcome ORDER BY a.number DESC))[1] AS last_outcome,
     max(a.ended_at) AS last_ended
-  FROM {s}.attempts AS a GROUP BY a.job_id
+  FROM {s}.attempts AS a JOIN {s}.jobs AS b ON b.id = a.job_id GROUP BY a.job_id
 )
 """
 
@@ -47,13 +48,13 @@ _RULES = {
         SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
         WHERE coalesce(h.ended, 0) <> j.attempt_count - (j.state = 'running')::integer
           OR coalesce(h.highest, 0) <> coalesce(h.ended, 0) OR coalesce(h.lowest, 1) <> 1""",
-    "4: an attempt belongs to no job, or ended before it began": """
+    "4: an attempt belongs to no job, or ended before it began or started": """
         SELECT a.job_id FROM {s}.attempts AS a LEFT JOIN {s}.jobs AS j ON j.id = a.job_id
-        WHERE j.id IS NULL OR a.ended_at < a.claimed_at""",
-    "4: the uncharged count is not that of the handed-back attempts": _HISTORY
+        WHERE j.id IS NULL OR a.ended_at < a.claimed_at OR a.started_at NOT BETWEEN a.claimed_at AND a.ended_at""",
+    "4: the uncharged count is not that of the handed-back and throttled attempts since the last redrive": _HISTORY
     + """
         SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
-        WHERE coalesce(h.handed_back, 0) <> j.uncharged_attempts""",
+        WHERE coalesce(h.uncharged, 0) + j.budget_start <> j.uncharged_attempts""",
     "6: succeeded without exactly one successful attempt, its last": _HISTORY
     + """
         SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
@@ -68,10 +69,13 @@ _RULES = {
         SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
         WHERE j.state = 'failed' AND (j.last_error_class IS NULL OR j.first_error_class IS NULL
           OR (j.last_error_class <> 'deadline' AND coalesce(h.last_outcome, '') NOT IN ('failed', 'lease_lost')))""",
+    "1: failed, and nobody knows why there is no further try": """
+        SELECT j.id FROM {s}.jobs AS j WHERE j.state = 'failed' AND j.failed_because IS NULL""",
     "1: ready after an attempt that ends a job": _HISTORY
     + """
         SELECT j.id FROM {s}.jobs AS j JOIN history AS h ON h.job_id = j.id
-        WHERE j.state = 'ready' AND h.last_outcome NOT IN ('retried', 'handed_back', 'lease_lost')""",
+        WHERE j.state = 'ready' AND h.highest > j.budget_start
+          AND h.last_outcome NOT IN ('retried', 'handed_back', 'lease_lost')""",
     "1: more attempts were charged than the job allows": """
         SELECT j.id FROM {s}.jobs AS j
         WHERE j.attempt_count - j.uncharged_attempts - (j.state = 'running')::integer > j.max_attempts""",

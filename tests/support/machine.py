@@ -13,16 +13,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from outbox import cancel, enqueue
-from outbox.ending import complete, fail, hand_back, outcomes, retry
+from outbox.ending import Failure, complete, fail, hand_back, outcomes, retry
 from outbox.keeping import expire_deadlines, recover_leases
 from outbox.leasing import Lease, heartbeat
 from outbox.relaying import ReleasedHint, recover_hints, release, unrelease
 from outbox_schemas import TRANSITIONS, Event, JobState
 from support.database import Database
 from support.invariants import check_invariants
-from support.jobs import BROKEN, LEASE_S, MAX_ATTEMPTS, Note, take
+from support.jobs import ABILITIES, BROKEN, LEASE_S, MAX_ATTEMPTS, Note, take
 
 REHINT_S = 10
+MAX_AGE_S = 100
+ABLE = [replace(ability, max_age_s=MAX_AGE_S) for ability in ABILITIES]
+FAILURES = [BROKEN, *(Failure(name, f"a.{name}", "no") for name in ("retryable", "terminal", "throttled"))]
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Expected:
     limit: int | None = None
     attempts: int = 0
     uncharged: int = 0
+    began: float | None = None
+    because: str | None = None
     releases: int = 0
     token: UUID | None = None
     expires: float = 0
@@ -46,6 +51,27 @@ class Expected:
         assert state in TRANSITIONS[self.state, event]
         ended = state not in (JobState.READY, JobState.RUNNING)
         return replace(self, state=state, token=None, **({"phase": None if ended else "owed"} | changes))
+
+    def retried(self, now: float, delay: float, failure: Failure) -> Expected:
+        """Return the job after an attempt that another was to follow."""
+        at = now + delay
+        if self.deadline is not None and at >= self.deadline:
+            return self.moved(Event.RETRY, JobState.FAILED, because="deadline_exceeded")
+        free = failure.error_class == "throttled"
+        return self.moved(Event.RETRY, JobState.READY, run_at=at, due=at, uncharged=self.uncharged + free)
+
+    def lost(self, now: float) -> Expected:
+        """Return the job after its lease has expired."""
+        because = None
+        if self.attempts - self.uncharged >= (self.limit or 1):
+            because = "attempts_exhausted"
+        elif self.began is not None and now - self.began >= MAX_AGE_S:
+            because = "age_exhausted"
+        elif self.deadline is not None and now >= self.deadline:
+            because = "deadline_exceeded"
+        if because is not None:
+            return self.moved(Event.LOSE_LEASE, JobState.FAILED, because=because)
+        return self.moved(Event.LOSE_LEASE, JobState.READY, due=now)
 
 
 class Installation(RuleBasedStateMachine):
@@ -156,14 +182,16 @@ class Installation(RuleBasedStateMachine):
             and self.jobs[job_id].run_at <= self.now
             and (self.jobs[job_id].deadline or self.now + 1) > self.now
         ]
-        claimed = take(self.link, ids)
+        claimed = take(self.link, ids, ABLE)
         assert [item.lease.job_id for item in claimed] == able
         for item in claimed:
             job = self.jobs[item.lease.job_id]
             assert (item.attempt, item.charged) == (job.attempts + 1, job.attempts + 1 - job.uncharged)
+            assert item.deadline_s == (None if job.deadline is None else job.deadline - self.now)
             self.jobs[item.lease.job_id] = replace(
                 job.moved(Event.CLAIM, JobState.RUNNING, phase="leased"),
                 attempts=job.attempts + 1,
+                began=self.now if job.began is None else job.began,
                 releases=0,
                 limit=job.limit or MAX_ATTEMPTS,
                 token=item.lease.token,
@@ -186,27 +214,29 @@ class Installation(RuleBasedStateMachine):
 
     @precondition(lambda self: self.leases)
     @rule(
-        data=st.data(), how=st.sampled_from(["complete", "fail", "retry", "hand_back"]), delay=st.sampled_from([0, 20])
+        data=st.data(),
+        how=st.sampled_from(["complete", "fail", "retry", "hand_back"]),
+        delay=st.sampled_from([0, 20]),
+        failure=st.sampled_from(FAILURES),
     )
-    def end(self, data: st.DataObject, how: str, delay: int) -> None:
+    def end(self, data: st.DataObject, how: str, delay: int, failure: Failure) -> None:
         """End attempts under tokens old and new."""
         leases = self.pick(data, self.leases)
         mine = [lease for lease in leases if self.owned(lease)]
         ended = {
             "complete": lambda: complete(self.link, leases),
-            "fail": lambda: fail(self.link, [(lease, BROKEN) for lease in leases]),
-            "retry": lambda: retry(self.link, [(lease, BROKEN, float(delay)) for lease in leases]),
+            "fail": lambda: fail(self.link, [(lease, failure) for lease in leases]),
+            "retry": lambda: set(retry(self.link, [(lease, failure, float(delay)) for lease in leases])),
             "hand_back": lambda: hand_back(self.link, leases),
         }[how]()
         assert ended == {lease.job_id for lease in mine}
         assert outcomes(self.link, mine).keys() == {lease.token for lease in mine}
         for lease in mine:
             job = self.jobs[lease.job_id]
-            later = self.now + delay
             self.jobs[lease.job_id] = {
                 "complete": lambda job: job.moved(Event.COMPLETE, JobState.SUCCEEDED),
-                "fail": lambda job: job.moved(Event.FAIL, JobState.FAILED),
-                "retry": lambda job, at=later: job.moved(Event.RETRY, JobState.READY, run_at=at, due=at),
+                "fail": lambda job: job.moved(Event.FAIL, JobState.FAILED, because="terminal"),
+                "retry": lambda job: job.retried(self.now, delay, failure),
                 "hand_back": lambda job: job.moved(
                     Event.HAND_BACK, JobState.READY, due=job.run_at, uncharged=job.uncharged + 1
                 ),
@@ -219,10 +249,8 @@ class Installation(RuleBasedStateMachine):
         recovered = {item.job_id: item.state for item in recover_leases(self.link)}
         assert recovered.keys() == expired.keys()
         for job_id, job in expired.items():
-            over = job.attempts - job.uncharged >= (job.limit or 1)
-            state = JobState.FAILED if over else JobState.READY
-            assert recovered[job_id] is state
-            self.jobs[job_id] = job.moved(Event.LOSE_LEASE, state, due=self.now)
+            self.jobs[job_id] = job.lost(self.now)
+            assert recovered[job_id] is self.jobs[job_id].state
 
     @rule()
     def expire(self) -> None:
@@ -234,7 +262,7 @@ class Installation(RuleBasedStateMachine):
         }
         assert set(expire_deadlines(self.link)) == late
         for job_id in late:
-            self.jobs[job_id] = self.jobs[job_id].moved(Event.EXPIRE, JobState.FAILED)
+            self.jobs[job_id] = self.jobs[job_id].moved(Event.EXPIRE, JobState.FAILED, because="deadline_exceeded")
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -258,7 +286,7 @@ class Installation(RuleBasedStateMachine):
             job_id: (
                 job.state.value, job.attempts, job.uncharged, job.limit, job.phase, job.token, job.run_at,
                 job.due if job.phase in ("owed", "released") else None,
-                job.expires if job.token else None,
+                job.expires if job.token else None, job.because,
             )
             for job_id, job in self.jobs.items()
         }  # fmt: skip
@@ -268,6 +296,6 @@ _STATE = """
 SELECT j.id, j.state, j.attempt_count, j.uncharged_attempts, j.max_attempts, o.phase, j.lease_token,
   extract(epoch FROM j.run_at - %s)::float8,
   CASE WHEN o.phase <> 'leased' THEN extract(epoch FROM o.due_at - %s)::float8 END,
-  extract(epoch FROM o.lease_expires_at - %s)::float8
+  extract(epoch FROM o.lease_expires_at - %s)::float8, j.failed_because
 FROM {s}.jobs AS j LEFT JOIN {s}.outbox AS o ON o.job_id = j.id
 """

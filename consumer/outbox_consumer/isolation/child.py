@@ -31,6 +31,7 @@ from outbox.sealing.using import use_file
 from outbox.statements import Statements, statements_for
 from outbox_consumer.attempt import handle_here
 from outbox_consumer.book import Entry
+from outbox_consumer.classifying import meaning_of
 from outbox_consumer.connections import handler_engine
 from outbox_consumer.effects.course import Course
 from outbox_consumer.effects.declared import Declared
@@ -43,6 +44,7 @@ from outbox_consumer.isolation.frames import Kind, frame, json_frame
 from outbox_consumer.isolation.hello import Hello, Task
 from outbox_consumer.isolation.line import Line
 from outbox_consumer.job import Job
+from outbox_consumer.retry import RetryPolicy
 from outbox_consumer.sealed import KeyAwaited
 from outbox_schemas import LeaseLost
 
@@ -67,6 +69,7 @@ class IsolatedJob(Job):
             engine=worker.engine,
             statements=worker.statements,
             effect_key_lifetime=worker.effect_key_lifetime,
+            policy=worker.policy,
         )
         self._worker = worker
 
@@ -96,6 +99,7 @@ class Worker:
     engine: sa.Engine
     statements: Statements
     effect_key_lifetime: timedelta | None
+    policy: RetryPolicy
 
     def __init__(self, line: Line, last_words: int) -> None:
         self._line = line
@@ -138,6 +142,7 @@ class Worker:
         self._handler: Any = hello.handler
         self._terms = hello.terms
         self.effect_key_lifetime = hello.handler.effect_key_lifetime
+        self.policy = hello.handler.retry
         self.statements = statements_for(hello.settings.schema_name)
         self.engine = handler_engine(hello.settings, "isolated", _CONNECTIONS, pre_ping=True)
         self._memory_bytes = hello.terms.memory_bytes
@@ -183,12 +188,13 @@ class Worker:
         """Return what is told of a failed attempt: texts alone. No exception is made anew on the other side."""
         if isinstance(error, LeaseLost) and error.job_id == job.id and job.is_lost:
             return json_frame(Kind.LEASE_LOST, reason=error.reason, refused=error.refused)
-        failure = failure_of(error)
+        meaning = meaning_of(self._handler, error)
+        failure = failure_of(error, meaning)
         if isinstance(error, KeyAwaited):  # the consumer has it, or it would not have come so far
             failure = replace(failure, error_class="retryable", code="child_lacks_key", message=_NO_KEY)
         if isinstance(error, MemoryError) and self._memory_bytes is not None:
             failure = replace(failure, error_class="retryable", code="memory_limit", message=_OUT_OF_MEMORY)
-        return json_frame(Kind.FAILED, **asdict(failure), wait_s=least_wait_s(error))
+        return json_frame(Kind.FAILED, **asdict(failure), wait_s=least_wait_s(meaning))
 
     def _listen(self) -> NoReturn:
         try:

@@ -28,9 +28,10 @@ WITH asked AS MATERIALIZED (
   RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, j.cancelled_after, g.now
 ), history AS (
   INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
-    ended_at, outcome, error_class, error_code, error_message)
+    ended_at, outcome, error_class, error_code, error_message, effects_touched)
   SELECT c.id, c.attempt_count, g.lease_token, c.lease_owner, c.lease_host, c.lease_worker_version, c.lease_handler_version, g.released_at,
-    c.lease_started_at, c.now, 'cancelled', 'cancelled', 'cancelled', CAST(:reason AS text)
+    c.lease_started_at, c.now, 'cancelled', 'cancelled', 'cancelled', CAST(:reason AS text),
+    (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = c.id AND x.attempt = c.attempt_count)
   FROM cancelled AS c JOIN gone AS g ON g.job_id = c.id WHERE g.lease_token IS NOT NULL
   RETURNING job_id
 ), audited AS (

@@ -1,7 +1,8 @@
 -- Purpose: give one lease each on the named jobs that may run here now: released, ready, due, of a kind and version named by the caller, and not
 --   known to be sealed under a key that he doesn't have.
 -- Transition: claim: ready -> running (phase released -> leased)
--- Parameters: job_ids; queues (those that the caller works for, or NULL for all); kinds, versions, leases_s, max_attempts, handler_versions (one row per kind and version); key_ids; owner, host, worker_version
+-- Parameters: job_ids; queues (those that the caller works for, or NULL for all); kinds, versions, leases_s, max_attempts, handler_versions, max_ages_s
+--   (one row per kind and version); key_ids; owner, host, worker_version
 -- Locks: outbox rows in id order, SKIP LOCKED, then their job rows. due_at tells due_leases when to look at the lease: it must be set here.
 -- Index: both primary keys; arrays from sub-selects keep the planner to nested loops whatever the tables' sizes, and coalesce keeps it
 --   from outbox_released, where it would walk everybody's hints, dead ones included. The outbox rows meet what was claimed by an array of
@@ -9,8 +10,8 @@
 --   in which it was empty. The limit leaves nothing out; the planner, which can't know it, expects a row or so, and probes for each.
 WITH able AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[]), CAST(:leases_s AS float8[]),
-    CAST(:max_attempts AS integer[]), CAST(:handler_versions AS text[]))
-    AS a(kind, version, lease_s, max_attempts, handler_version)
+    CAST(:max_attempts AS integer[]), CAST(:handler_versions AS text[]), CAST(:max_ages_s AS integer[]))
+    AS a(kind, version, lease_s, max_attempts, handler_version, max_age_s)
 ), hinted AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (ARRAY(SELECT unnest(CAST(:job_ids AS uuid[])))) AND coalesce(o.phase = 'released', false)
@@ -20,6 +21,7 @@ WITH able AS MATERIALIZED (
 ), claimed AS (
   UPDATE {schema}.jobs AS j
   SET state = 'running', attempt_count = j.attempt_count + 1, max_attempts = coalesce(j.max_attempts, a.max_attempts),
+    max_age_s = a.max_age_s,
     lease_token = gen_random_uuid(), lease_owner = :owner, lease_host = :host, lease_worker_version = :worker_version,
     lease_handler_version = a.handler_version, lease_started_at = n.now
   FROM able AS a, (SELECT {schema}.clock() AS now) AS n
@@ -27,7 +29,7 @@ WITH able AS MATERIALIZED (
     AND j.state = 'ready' AND j.run_at <= n.now AND (j.deadline_at IS NULL OR j.deadline_at > n.now)
     AND j.kind = a.kind AND j.version = a.version
   RETURNING j.id, j.tenant, j.kind, j.logical_key, j.version, j.queue, j.attempt_count, j.uncharged_attempts, j.max_attempts,
-    j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.payload, a.lease_s
+    j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.budget_start, j.payload, a.lease_s
 ), leased AS (
   UPDATE {schema}.outbox AS o
   SET phase = 'leased', release_count = 0, last_error = NULL, progress = NULL, needs_key = NULL, lease_token = c.lease_token,
@@ -37,5 +39,6 @@ WITH able AS MATERIALIZED (
 )
 SELECT c.id, c.lease_token, c.lease_s, c.tenant, c.kind, c.logical_key, c.version, c.queue, c.attempt_count,
   c.attempt_count - c.uncharged_attempts AS charged, c.max_attempts, c.run_at, c.deadline_at, c.created_at, c.correlation_id,
+  c.budget_start, CAST(extract(epoch FROM c.deadline_at - c.lease_started_at) AS float8) AS deadline_s,
   c.payload::text AS payload_text
 FROM claimed AS c

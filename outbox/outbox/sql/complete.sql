@@ -1,11 +1,12 @@
 -- Purpose: end attempts in success, if their tokens still own them, where no `apply` follows.
 -- Transition: complete: running -> succeeded (outbox row deleted)
--- Parameters: job_ids, tokens
+-- Parameters: job_ids, tokens; started_s, effects (as in retry.sql)
 -- Locks: outbox rows in id order, waiting; then their job rows. Only a holder's own statements and single-row ones wait here, so no cycle can form.
 -- Index: both primary keys; arrays from sub-selects keep the planner to nested loops, and coalesce keeps it from outbox_leased, where it
 --   would walk the leases of all.
 WITH ended AS MATERIALIZED (
-  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[])) AS e(job_id, token)
+  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:started_s AS float8[]), CAST(:effects AS text[]))
+    AS e(job_id, token, started_s, touched)
 ), mine AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token
@@ -22,8 +23,9 @@ WITH ended AS MATERIALIZED (
     j.finished_at, f.lease_token AS token, f.released_at
 )
 INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
-  ended_at, outcome)
+  started_at, ended_at, outcome, effects_touched)
 SELECT j.id, j.attempt_count, j.token, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.released_at,
-  j.lease_started_at, j.finished_at, 'succeeded'
-FROM finished AS j
+  j.lease_started_at, least(j.lease_started_at + make_interval(secs => e.started_s), j.finished_at), j.finished_at, 'succeeded',
+  string_to_array(e.touched, E'\x1f')
+FROM finished AS j JOIN ended AS e ON e.job_id = j.id
 RETURNING job_id

@@ -1,6 +1,6 @@
 -- Purpose: end one attempt in success, if its token still owns it: the fence in front of every effect that `apply` writes after it.
 -- Transition: complete: running -> succeeded (outbox row deleted)
--- Parameters: job_id, token; seq_scans: what enable_seqscan is to be for the rest of the transaction, null leaves it as it is.
+-- Parameters: job_id, token; started_s, effects (as in retry.sql); seq_scans: what enable_seqscan is to be for the rest of the transaction, null leaves it as it is.
 -- Locks: the outbox row, waiting; then its job row.
 -- Index: both primary keys; coalesce keeps the planner from outbox_leased. A kept plan may have been made while the tables were small: whoever
 --   keeps it turns sequential scans off in front of it, and seq_scans turns them on again for what follows.
@@ -16,9 +16,10 @@ WITH fenced AS (
     j.finished_at, f.lease_token AS token, f.released_at
 )
 INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
-  ended_at, outcome)
+  started_at, ended_at, outcome, effects_touched)
 SELECT j.id, j.attempt_count, j.token, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.released_at,
-  j.lease_started_at, j.finished_at, 'succeeded'
+  j.lease_started_at, least(j.lease_started_at + make_interval(secs => CAST(:started_s AS float8)), j.finished_at), j.finished_at,
+  'succeeded', string_to_array(CAST(:effects AS text), E'\x1f')
 FROM finished AS j
 RETURNING CAST(pg_current_xact_id() AS text) AS transaction_id,
   set_config('enable_seqscan', coalesce(CAST(:seq_scans AS text), current_setting('enable_seqscan')), true) AS seq_scans

@@ -11,6 +11,7 @@ WITH late AS MATERIALIZED (
 ), expired AS (
   UPDATE {schema}.jobs AS j
   SET state = 'failed', finished_at = n.now,
+    failed_because = 'deadline_exceeded',
     first_error_class = coalesce(j.first_error_class, 'deadline'),
     first_error_code = coalesce(j.first_error_code, 'deadline_exceeded'),
     first_error_message = coalesce(j.first_error_message, 'the deadline passed before the job could run to its end'),
