@@ -189,7 +189,7 @@ def test_each_class_of_error_ends_where_it_should(desk: Desk, kind: str, case: s
 
 def test_throttled_waits_as_long_as_asked_within_the_cap(desk: Desk) -> None:
     """A throttled job is due no earlier than asked, and no later than the policy's cap allows."""
-    policy = RetryPolicy(max_attempts=5, base=RetryPolicy().base * 0, cap=RetryPolicy().cap)
+    policy = RetryPolicy(max_throttled=5, base=RetryPolicy().base * 0, cap=RetryPolicy().cap)
     waits = {"short": 600.0, "long": 1e12, "nan": float("nan")}
 
     def handle(job: Any, payload: Any) -> None:

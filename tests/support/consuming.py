@@ -28,7 +28,7 @@ from outbox_schemas.topology import broker_queue, queue_arguments
 from support.database import Database
 from support.waiting import until
 
-NOW = RetryPolicy(max_attempts=3, base=timedelta(0), cap=timedelta(0))
+NOW = RetryPolicy(max_attempts=3, max_throttled=3, base=timedelta(0), cap=timedelta(0))
 QUEUE = "q"
 
 
