@@ -11,6 +11,7 @@ from typing import Protocol
 
 import psycopg
 
+from outbox.join_keeping import JoinWatch
 from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
 from outbox.link import Link
 from outbox.presence import Presence
@@ -41,6 +42,7 @@ class Timekeeper:
     ) -> None:
         self._link = link
         self._leases = LeaseWatch(link)
+        self._joins = JoinWatch()
         self._alone = alone
         self._presence = presence
         self._refusals = refusals
@@ -64,6 +66,7 @@ class Timekeeper:
             try:
                 self._repeat(self._recover)
                 self._repeat(expire_deadlines)
+                self._joins.close(self._link)
                 kept_at = time.monotonic()
                 trouble.over()
             except psycopg.Error as error:

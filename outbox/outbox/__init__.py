@@ -8,6 +8,7 @@ from outbox.bulk_cancelling import CancelFilter, CancelPreview, CancelReport, ca
 from outbox.cancelling import cancel, cancel_async
 from outbox.explaining import explain
 from outbox.inbox import Once, once, once_async
+from outbox.joining import fan_in, fan_in_async
 from outbox.reading import find_job, get_job, get_job_async
 from outbox.resolving import resolve_effect
 from outbox.writer import enqueue, enqueue_async, enqueue_many
@@ -66,6 +67,8 @@ __all__ = [
     "enqueue_async",
     "enqueue_many",
     "explain",
+    "fan_in",
+    "fan_in_async",
     "find_job",
     "get_job",
     "get_job_async",

@@ -43,5 +43,5 @@ def _explained(job: JobView, read: Callable[[dict[str, Any]], list[Any]]) -> Exp
     of_job = {"job_id": job.id, "queue": job.queue, "kind": job.kind, "version": job.version}
     row = read(of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT})[0]
     return explanation_of(
-        job, Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, tuple(row.open_effects))
+        job, Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, tuple(row.open_effects), row.awaited)
     )

@@ -12,6 +12,7 @@ from datetime import datetime
 from outbox.masking import printable
 from outbox.remedies import REMEDIES
 from outbox.spans import span
+from outbox.submission import HELD
 from outbox_schemas import ENDED, Explanation, Finding, JobState, JobView, OwedView, Phase, Reason
 
 __all__ = ["AHEAD_LIMIT", "NOT_DUE", "NO_HANDLER", "UNKNOWN_KEY", "Surroundings", "explanation_of"]
@@ -41,6 +42,7 @@ class Surroundings:
         able: those of them that work for the job's queue and run its kind and version.
         ahead: due hints that stand before its own in its queue, counted up to `AHEAD_LIMIT`.
         open_effects: its effects that are not confirmed.
+        awaited: how many jobs of its set have not ended as it waits for, counted up to `AHEAD_LIMIT`.
     """
 
     now: datetime
@@ -49,6 +51,7 @@ class Surroundings:
     able: int = 0
     ahead: int = 0
     open_effects: tuple[str, ...] = ()
+    awaited: int = 0
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
@@ -96,12 +99,17 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
         return
     # Here a paused queue or tenant will stand before all others, once releasing and claiming honour it.
     if owed.due_at > now and owed.phase is Phase.OWED:
-        yield _put_off(job, owed, now)
+        yield _held(job, around) if owed.due_at >= HELD else _put_off(job, owed, now)
         if owed.last_error in {NO_HANDLER, UNKNOWN_KEY}:
             yield from _no_consumer(job, around)
     else:
         yield from _due(job, owed, around)
     yield from _deadline(job, owed, now)
+
+
+def _held(job: JobView, around: Surroundings) -> Finding:
+    count = f"{around.awaited} or more" if around.awaited >= AHEAD_LIMIT else str(around.awaited)
+    return _finding(Reason.JOBS_AWAITED, f"the jobs of its set: {count} still to end", since=job.created_at)
 
 
 def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
@@ -178,7 +186,7 @@ def _deadline(job: JobView, owed: OwedView, now: datetime) -> Iterator[Finding]:
             text = f"its deadline passed {span(-left)} ago: this attempt may still finish, there is no other"
             yield _finding(Reason.DEADLINE_PASSED, text, since=job.deadline_at)
         return
-    if owed.phase is Phase.OWED and owed.due_at >= job.deadline_at:
+    if owed.phase is Phase.OWED and job.deadline_at <= owed.due_at < HELD:
         text = f"its deadline comes first, in {span(left)}: then it fails"
         yield _finding(Reason.DEADLINE_NEARS, text, until=job.deadline_at)
     elif left <= _NEAR_S:

@@ -18,6 +18,7 @@ NAMES = (
     "failed_by_lost_lease",
     "recovered_hints",
     "expired",
+    "started_by_sets",
     "looked_at_for_letters",
 )
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from outbox.barriers import Barrier, hit
 from outbox.floors import Cadence
+from outbox.join_keeping import JoinWatch
 from outbox.keeping import LeaseWatch, expire_deadlines, recover_leases
 from outbox.link import Link, is_connection_trouble
 from outbox.relaying import overdue_queues, recover_hints
@@ -132,7 +133,24 @@ def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[
             if expired < BATCH:
                 return
 
-    return [leases, deadlines]
+    return [leases, deadlines, _set_step(counters, owed)]
+
+
+def _set_step(counters: Counters, owed: Callable[[], None]) -> Step:
+    """Return the step that starts the jobs whose sets of others have ended."""
+    cadence = Cadence(least_pause_s=RARELY_S)
+    watch = JoinWatch()
+
+    def sets(link: Link) -> None:
+        if not cadence.due:
+            return
+        with cadence.full_look():
+            started = watch.close(link)
+        counters.add("started_by_sets", started)
+        if started:
+            owed()
+
+    return sets
 
 
 def hint_step(

@@ -18,6 +18,7 @@ class Reason(StrEnum):
 
     NOT_DUE = "not_due"
     RETRY_WAITS = "retry_waits"
+    JOBS_AWAITED = "jobs_awaited"
     DEADLINE_PASSED = "deadline_passed"
     DEADLINE_NEARS = "deadline_nears"
     NO_CONSUMER = "no_consumer"

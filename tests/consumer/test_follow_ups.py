@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import scoped_session, sessionmaker
 
-from outbox import enqueue, enqueue_many
-from support.consuming import Desk, OtherTask, handler
+from outbox import enqueue, enqueue_many, fan_in
+from support.consuming import Desk, OtherTask, Task, handler
 from support.invariants import check_invariants
 
 OTHER = UUID(int=7)
@@ -87,3 +87,23 @@ def test_a_step_whose_cause_fails_never_was(desk: Desk, where: str) -> None:
     [job_id] = desk.submit("a")
     desk.done(1)
     assert links(desk) == {"a": (None, None), "by attempt 2": (job_id, None)}
+
+
+def test_a_set_of_follow_ups_starts_its_job_once_all_have_succeeded(desk: Desk) -> None:
+    """A handler fans out and says what comes when all is done; without relay and broker, consumers see to it."""
+    order: list[str] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        order.append(payload.name)
+
+    def apply(session: Any, job: Any, result: Any) -> None:
+        if job.logical_key == "start":
+            parts = enqueue_many(session, [Task(name=f"part {number}") for number in range(4)])
+            fan_in(session, parts, Task(name="end"))
+
+    desk.start(handler(handle, apply))
+    [job_id] = desk.submit("start")
+    desk.done(6)
+    assert (order[0], order[-1], len(order)) == ("start", "end", 6)
+    assert links(desk)["end"] == (job_id, None)
+    assert check_invariants(desk.database) == []

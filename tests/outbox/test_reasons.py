@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from outbox.reasons import AHEAD_LIMIT, NO_HANDLER, NOT_DUE, UNKNOWN_KEY, Surroundings, explanation_of
 from outbox.remedies import REMEDIES
 from outbox.spans import span
+from outbox.submission import HELD
 from outbox_schemas import ErrorView, JobState, JobView, OwedView, Phase, Reason
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -70,6 +72,12 @@ def error(code: str) -> ErrorView:
 
 SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
     (job(owed=owed(Phase.OWED, 5)), ALONE, "its time: ready, due in 5.0 s", [Reason.NOT_DUE]),
+    (
+        job(owed=owed(Phase.OWED, (HELD - NOW).total_seconds()), deadline_at=NOW + timedelta(days=1)),
+        replace(STAFFED, awaited=3),
+        "the jobs of its set: 3 still to end",
+        [Reason.JOBS_AWAITED],
+    ),
     (
         job(owed=owed(Phase.OWED, 5, last_error=NOT_DUE)),
         STAFFED,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from outbox import Payload, cancel, fan_in
 from outbox.leasing import Ability, Worker, claim
 from outbox.presence import Role, list_processes
 from outbox.relaying import ReleasedHint, release
@@ -19,8 +20,19 @@ from outbox_relay.keeper import Keeper, hint_step, time_steps
 from outbox_relay.messages import Message, Outcome, Settled
 from outbox_relay.release_loop import ReleaseLoop
 from support.database import Database
+from support.waiting import until
 
 from .test_publishing import released
+
+
+class Awaited(Payload):
+    """A job that waits for others."""
+
+    kind: ClassVar[str] = "test.awaited"
+
+    def logical_key(self) -> str:
+        """Return the one key."""
+        return "then"
 
 
 class Cut:
@@ -185,6 +197,24 @@ def test_more_expired_leases_than_one_batch_are_recovered_in_one_sweep(database,
     Keeper("t", link, time_steps(counters, owed.set), settings.relay, stop=threading.Event()).sweep()
     assert counters.snapshot()["recovered_leases"] == 1100
     assert owed.is_set(), "the release loop is told"
+
+
+def test_a_complete_set_starts_its_job_and_wakes_the_release(database, settings, submit) -> None:
+    """The relay's own sweep closes the set, counts it and says that a hint is owed."""
+    members = [UUID(text) for text in submit(2)]
+    counters, owed = Counters(), threading.Event()
+    with database.engine().begin() as connection:
+        job_id = fan_in(connection, members, Awaited(), on="ended").id
+    steps = time_steps(counters, owed.set)
+    keeper = Keeper("t", database.link(), steps, settings.relay, stop=threading.Event())
+    keeper.sweep()
+    assert not owed.is_set()
+    with database.engine().begin() as connection:
+        for member in members:
+            cancel(connection, member, by="me", reason="x")
+    until(lambda: keeper.sweep() == 0 and owed.is_set())
+    assert counters.snapshot()["started_by_sets"] == 1
+    assert database.count("outbox WHERE job_id = %s AND due_at <= {s}.clock()", job_id) == 1
 
 
 def test_outcomes_that_could_not_be_written_are_kept(database, settings, submit) -> None:

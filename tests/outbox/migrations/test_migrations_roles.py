@@ -22,7 +22,10 @@ SCHEMA = 'weird "name" %s $function$ :x é'
 # Which process runs which statements.
 RELEASING = "due_queues due_again release unrelease overdue_hints recover_hints stray_hints"
 LIVING = "announce depart"
-KEEPING = f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING}"
+SETS = "moved_joins see_members close_joins"
+KEEPING = (
+    f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING} {SETS}"
+)
 CLAIMING = "claim own_claims refuse"
 ENDING = "complete complete_one same_transaction retry fail attempt_outcomes lease_ends"
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
@@ -36,7 +39,8 @@ DOCTORING = " ".join(
 ROTATING = "begin_rotation find_rotation hold_rotation note_rotation"
 SEALS = f"walk_seals count_seals awaited_keys read_seals reseal open_job {ROTATING}"
 USED_BY = {
-    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once",
+    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
+    "unknown_jobs open_join",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs list_correlated "

@@ -1,0 +1,119 @@
+"""One job that starts when a set of others has ended, exactly once, whichever of them ends last.
+
+It is written like any other job, but due in a time that never comes. Whoever keeps time (relays, and consumers where no
+relay runs) looks through the open sets about once a second, and makes it due in the transaction that closes its set.
+Jobs that are in no set cost nothing for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Literal, Unpack
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+from outbox.side_lookup import beside
+from outbox.statements import Statements, statements_for
+from outbox.submission import Options, submission_of
+from outbox.writer import AsyncTarget, SubmitOptions, Target, schema_of, with_origin, writable, write_one
+from outbox_schemas import JobNotFound, JobRef, JobView, NameRefused, Payload
+
+__all__ = ["Condition", "Member", "fan_in", "fan_in_async"]
+
+Condition = Literal["succeeded", "ended"]
+Member = JobRef | JobView | UUID
+
+_CONDITIONS = ("succeeded", "ended")
+_MEMBERS = 10_000
+
+
+def fan_in(
+    target: Target,
+    jobs: Iterable[Member],
+    then: Payload,
+    *,
+    on: Condition = "succeeded",
+    schema: str | None = None,
+    **options: Unpack[SubmitOptions],
+) -> JobRef:
+    """Write a job in the caller's transaction that starts once all of `jobs` have ended.
+
+    Args:
+        target: as for `enqueue`.
+        jobs: up to 10,000 jobs, submitted before or in this transaction: what `enqueue` returned, views, or ids. None:
+            the job starts at once.
+        then: the job that waits. Its key works as in `enqueue`: where it has its job already, that one is returned and
+            nothing waits anew.
+        on: "succeeded": it waits until each has succeeded; one that fails or is cancelled keeps it waiting, until a
+            redrive lets that one succeed, or a `deadline` or a cancel ends the wait. "ended": whatever has become of
+            each. A job that was found to have met the condition counts from then on, even if it is redriven.
+        options: as for `enqueue`. `run_at` is the earliest start; a `deadline` that passes while it waits fails it.
+
+    Raises:
+        JobNotFound: one of the jobs is not there; nothing was written.
+        NameRefused: `on` or the number of jobs is out of bounds; no SQL ran. Besides, all that `enqueue` raises.
+    """
+    members = _ids(jobs)
+    if on not in _CONDITIONS:
+        raise NameRefused("on", f"must be one of {', '.join(_CONDITIONS)}")
+    options = with_origin(target, options)
+    checked = Options.of(**options, held=True)
+    submission = submission_of(then, checked)
+    connection, statements = writable(target), statements_for(schema_of(target, schema))
+    if unknown := _unknown(connection, statements, members):
+        raise JobNotFound(unknown[0])
+    ref = write_one(connection, submission, checked, statements)
+    if ref.created:
+        run_at = options.get("run_at")
+        waits = {"job_id": ref.id, "condition": on, "run_at": run_at, "members": json.dumps(members)}
+        statements.run_within(connection, "open_join", waits)
+    return ref
+
+
+async def fan_in_async(
+    target: AsyncTarget,
+    jobs: Iterable[Member],
+    then: Payload,
+    *,
+    on: Condition = "succeeded",
+    schema: str | None = None,
+    **options: Unpack[SubmitOptions],
+) -> JobRef:
+    """`fan_in` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
+    if isinstance(target, async_scoped_session):
+        target = target()
+    if isinstance(target, AsyncSession | AsyncConnection):
+        return await target.run_sync(lambda inner: fan_in(inner, jobs, then, on=on, schema=schema, **options))
+    raise TypeError(f"fan_in_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+
+
+def _ids(jobs: Iterable[Member]) -> list[str]:
+    """Return the distinct ids as text, in order."""
+    ids: dict[str, None] = {}
+    for job in jobs:
+        found = job if isinstance(job, UUID) else getattr(job, "id", None)
+        if not isinstance(found, UUID):
+            raise NameRefused("jobs", f"must hold JobRefs, JobViews or UUIDs, not {type(job).__name__}")
+        ids[str(found)] = None
+    if len(ids) > _MEMBERS:
+        raise NameRefused("jobs", f"are {len(ids)}; {_MEMBERS} are allowed: wait for sets of them, and then for these")
+    return sorted(ids)
+
+
+def _unknown(connection: sa.Connection, statements: Statements, members: Sequence[str]) -> list[UUID]:
+    """Return the ids that name no job. A rival's job that this snapshot is too old to see is known all the same."""
+    if not members:
+        return []
+    missing = _missing(connection, statements, members)
+    if missing:
+        with beside(connection.engine).connect() as aside:
+            missing = _missing(aside, statements, [str(job_id) for job_id in missing])
+    return missing
+
+
+def _missing(connection: sa.Connection, statements: Statements, ids: Sequence[str]) -> list[UUID]:
+    rows = statements.run_within(connection, "unknown_jobs", {"jobs": json.dumps(list(ids))})
+    return [UUID(str(row.job_id)) for row in rows]

@@ -1,0 +1,333 @@
+"""A job that waits for a set of others: it starts exactly once, whichever of them ends last."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from outbox import JobNotFound, JobState, NameRefused, cancel, enqueue_many, fan_in, fan_in_async, get_job, join_keeping
+from outbox.ending import complete, fail
+from outbox.explaining import explain_job
+from outbox.join_keeping import JoinWatch, close_joins
+from outbox.keeping import expire_deadlines
+from outbox.leasing import Claimed
+from outbox.link import Link
+from outbox.reading import database_time, job_tree
+from outbox_schemas import Reason
+from support.database import Database
+from support.jobs import BROKEN, Note, OtherNote, look, notes, release_all, running, submit, take
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+THEN = OtherNote(key="then")
+
+
+def wait_for(database: Database, jobs: Any, then: Any = THEN, **options: Any) -> UUID:
+    """Commit a job that waits for others."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        return fan_in(connection, jobs, then, **options).id
+
+
+def due(link: Link) -> list[UUID]:
+    """Look through the sets as a relay does, and release what is due then."""
+    JoinWatch().close(link)
+    return [hint.job_id for hint in release_all(link, "others")]
+
+
+def ids_of(claimed: list[Claimed]) -> list[UUID]:
+    """Return the jobs of claims."""
+    return [item.lease.job_id for item in claimed]
+
+
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_it_starts_when_the_last_one_has_succeeded(database: Database, link: Link, last: int) -> None:
+    """Whichever that is; before, it stands there as a job that waits, and says for how many."""
+    claimed = running(database, link, 3)
+    job_id = wait_for(database, ids_of(claimed), max_attempts=7, tenant="t", priority=5)
+    assert due(link) == []
+    why = explain_job(link, look(database, job_id))
+    assert (why.code, why.text) == (Reason.JOBS_AWAITED, "the jobs of its set: 3 still to end")
+    complete(link, [item.lease for number, item in enumerate(claimed) if number != last])
+    assert due(link) == []
+    complete(link, [claimed[last].lease])
+    assert due(link) == [job_id]
+    assert due(link) == []
+    view = look(database, job_id)
+    assert (view.state, view.max_attempts, view.tenant, view.priority) == (JobState.READY, 7, "t", 5)
+    assert database.rows("SELECT outcome, members FROM {s}.joins") == [("started", 3)]
+    assert database.rows("SELECT DISTINCT seen FROM {s}.join_members") == [("succeeded",)]
+
+
+@pytest.mark.parametrize("end", ["fail", "cancel"])
+@pytest.mark.parametrize("on", ["succeeded", "ended"])
+def test_what_a_failure_means(database: Database, link: Link, engine: sa.Engine, end: str, on: Any) -> None:
+    """For "ended" any end will do; for "succeeded" a failed or cancelled job keeps the other waiting."""
+    good, bad = running(database, link, 2)
+    job_id = wait_for(database, ids_of([good, bad]), on=on)
+    complete(link, [good.lease])
+    if end == "fail":
+        fail(link, [(bad.lease, BROKEN)])
+    else:
+        with engine.begin() as connection:
+            cancel(connection, bad.lease.job_id, by="me", reason="x")
+    assert due(link) == ([job_id] if on == "ended" else [])
+    assert look(database, job_id).state is JobState.READY
+    if on == "succeeded":
+        assert explain_job(link, look(database, job_id)).text == "the jobs of its set: 1 still to end"
+
+
+def test_nothing_to_wait_for_starts_at_once(database: Database, link: Link) -> None:
+    """So do jobs that had ended before the set was made."""
+    (claimed,) = running(database, link)
+    complete(link, [claimed.lease])
+    job_id = wait_for(database, [])
+    other = wait_for(database, ids_of([claimed]), OtherNote(key="other"))
+    assert set(due(link)) == {job_id, other}
+
+
+def test_it_is_written_with_its_set_or_not_at_all(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Members of the same transaction count, whatever tells which they are; a rollback leaves nothing."""
+    with engine.connect() as connection:
+        refs = enqueue_many(connection, notes(2))
+        fan_in(connection, refs, THEN)
+        connection.rollback()
+        refs = enqueue_many(connection, notes(3))
+        ref = fan_in(connection, [refs[0], refs[1].id, refs[1], look_within(connection, refs[2].id)], THEN)
+        assert ref.created
+        connection.commit()
+    assert database.count("jobs") == 4
+    assert database.rows("SELECT job_id, members FROM {s}.joins") == [(ref.id, 3)]
+    assert database.count("join_members") == 3
+    with engine.begin() as connection:
+        again = fan_in(connection, [], THEN)
+    assert (again.id, again.created) == (ref.id, False)
+    assert due(link) == []
+
+
+def look_within(connection: sa.Connection, job_id: UUID) -> Any:
+    """Return a job as a transaction sees it."""
+    return get_job(connection, job_id)
+
+
+def test_an_unknown_job_is_refused(database: Database, engine: sa.Engine) -> None:
+    """The set would wait for ever; the transaction stays healthy and nothing is written."""
+    known = submit(database)[0]
+    with engine.begin() as connection:
+        with pytest.raises(JobNotFound):
+            fan_in(connection, [known, uuid4()], THEN)
+        connection.execute(sa.text("SELECT 1"))
+    assert database.count("jobs") == 1
+
+
+def test_a_job_that_an_old_snapshot_cannot_see_is_known(database: Database) -> None:
+    """Above READ COMMITTED, members that others have committed since are looked up beside the transaction."""
+    with database.engine(isolation_level="REPEATABLE READ").begin() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM outbox.jobs")
+        later = submit(database)
+        assert fan_in(connection, later, THEN).created
+
+
+@pytest.mark.parametrize(
+    ("jobs", "options", "field"),
+    [
+        (["x"], {}, "jobs"),
+        ([None], {}, "jobs"),
+        ([uuid4() for _ in range(10_001)], {}, "jobs"),
+        ([], {"on": "failed"}, "on"),
+        ([], {"priority": 1000}, "priority"),
+    ],
+)
+def test_bad_input_is_refused_before_any_sql(engine: sa.Engine, jobs: Any, options: Any, field: str) -> None:
+    """By an error that names what is wrong."""
+    with engine.connect() as connection:
+        with pytest.raises(NameRefused, match=field):
+            fan_in(connection, jobs, THEN, **options)
+        assert not connection.in_transaction()
+
+
+def test_the_earliest_start_holds_besides(database: Database, link: Link) -> None:
+    """A `run_at` that lies ahead when the set is complete is kept."""
+    (claimed,) = running(database, link)
+    at = database_time(link) + timedelta(hours=1)
+    job_id = wait_for(database, ids_of([claimed]), run_at=at)
+    complete(link, [claimed.lease])
+    assert due(link) == []
+    assert look(database, job_id).run_at == at
+    database.clock.advance(3601)
+    assert due(link) == [job_id]
+
+
+def test_a_deadline_ends_the_wait(database: Database, link: Link) -> None:
+    """A set that isn't complete by then never starts its job, and is closed as moot."""
+    (claimed,) = running(database, link)
+    job_id = wait_for(database, ids_of([claimed]), deadline=database_time(link) + timedelta(minutes=5))
+    database.clock.advance(301)
+    assert expire_deadlines(link) == [job_id]
+    complete(link, [claimed.lease])
+    assert due(link) == []
+    assert look(database, job_id).state is JobState.FAILED
+    assert database.rows("SELECT outcome FROM {s}.joins") == [("moot",)]
+
+
+def test_a_cancel_ends_the_wait(database: Database, link: Link, engine: sa.Engine) -> None:
+    """The job that waits can be cancelled like any other, and then never starts."""
+    (claimed,) = running(database, link)
+    job_id = wait_for(database, ids_of([claimed]))
+    with engine.begin() as connection:
+        assert cancel(connection, job_id, by="me", reason="x").won
+    complete(link, [claimed.lease])
+    assert due(link) == []
+    assert look(database, job_id).state is JobState.CANCELLED
+
+
+def test_what_counted_once_counts_on(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A member that had ended when it was looked at, and is tried again since, doesn't keep the job waiting."""
+    first, second = running(database, link, 2)
+    job_id = wait_for(database, ids_of([first, second]), on="ended")
+    with engine.begin() as connection:
+        cancel(connection, min(ids_of([first, second])), by="me", reason="x")
+    assert due(link) == []
+    assert database.rows("SELECT seen FROM {s}.join_members WHERE seen IS NOT NULL") == [("cancelled",)]
+    database.rows("DELETE FROM {s}.jobs WHERE state = 'cancelled'")
+    database.rows("DELETE FROM {s}.attempts")
+    database.rows("DELETE FROM {s}.audit")
+    complete(link, [second.lease])
+    assert due(link) == [job_id]
+
+
+def test_all_members_are_noted_now_and_then(database: Database, link: Link) -> None:
+    """Behind a first job that never succeeds, what became of the others is noted all the same."""
+    claimed = running(database, link, 3)
+    wait_for(database, ids_of(claimed))
+    complete(link, [item.lease for item in claimed[1:]])
+    watch = JoinWatch()
+    watch._all_at = float("inf")
+    watch.close(link)
+    assert database.count("join_members WHERE seen IS NOT NULL") == 0
+    watch._all_at = 0.0
+    watch.close(link)
+    assert database.count("join_members WHERE seen IS NOT NULL") == 2
+
+
+def test_sets_are_looked_through_piece_by_piece(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many sets there are, each gets its turn."""
+    monkeypatch.setattr(join_keeping, "_WINDOW", 3)
+    monkeypatch.setattr(join_keeping, "_WINDOWS", 2)
+    (claimed,) = running(database, link)
+    waiting = [wait_for(database, ids_of([claimed]), OtherNote(key=f"w{number}")) for number in range(10)]
+    complete(link, [claimed.lease])
+    watch = JoinWatch()
+    assert [watch.close(link) for _ in range(3)] == [6, 4, 0]
+    assert {hint.job_id for hint in release_all(link, "others")} == set(waiting)
+
+
+def test_a_crash_in_between_starts_it_neither_twice_nor_never(database: Database, link: Link) -> None:
+    """What a keeper had done in a transaction that never committed is done by the next one."""
+    (claimed,) = running(database, link)
+    job_id = wait_for(database, ids_of([claimed]))
+    complete(link, [claimed.lease])
+
+    def crash() -> None:
+        with link.transaction():
+            assert close_joins(link, [job_id]) == 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        crash()
+    assert database.count("join_members WHERE seen IS NOT NULL") == 0
+    assert due(link) == [job_id]
+
+
+def test_many_keepers_and_ends_at_once_start_each_job_once(database: Database, link: Link) -> None:
+    """Sets with common members, ended by one thread while two others keep time: each starts once, and none too soon."""
+    claimed = running(database, link, 60)
+    rng = random.Random(7)
+    sets = {}
+    for number in range(30):
+        members = rng.sample(claimed, 5)
+        sets[wait_for(database, ids_of(members), OtherNote(key=f"s{number}"))] = set(ids_of(members))
+    over = threading.Event()
+    ended: set[UUID] = set()
+    early: list[UUID] = []
+
+    def keep() -> int:
+        mine, watch, started = database.link(), JoinWatch(), 0
+        last = False
+        while not last:
+            last = over.is_set()
+            started += watch.close(mine)
+            hints = release_all(mine, "others")
+            early.extend(hint.job_id for hint in hints if not sets[hint.job_id] <= ended)
+        return started
+
+    with ThreadPoolExecutor(2) as pool:
+        keepers = [pool.submit(keep) for _ in range(2)]
+        for item in claimed:
+            ended.add(item.lease.job_id)  # before it is so: a keeper may see it at once
+            complete(link, [item.lease])
+        over.set()
+        started = sum(keeper.result() for keeper in keepers)
+    assert early == []
+    assert started == database.count("joins WHERE outcome = 'started'") == 30
+    assert database.count("outbox WHERE queue = 'others' AND release_count = 1") == 30
+
+
+def test_a_cancel_and_a_closing_set_do_not_wait_for_each_other(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """While somebody holds the job that waits, its set is left for the next look."""
+    (claimed,) = running(database, link)
+    job_id = wait_for(database, ids_of([claimed]))
+    complete(link, [claimed.lease])
+    with engine.connect() as connection:
+        cancel(connection, job_id, by="me", reason="x")
+        assert due(link) == []
+        assert database.rows("SELECT outcome FROM {s}.joins") == [(None,)]
+        connection.rollback()
+    assert due(link) == [job_id]
+
+
+def test_it_runs_like_any_other_job_then(database: Database, link: Link) -> None:
+    """Claimed and completed, with its place in the tree of the job that it follows from."""
+    (claimed,) = running(database, link)
+    then = Note(key="then")
+    job_id = wait_for(database, ids_of([claimed]), then, parent_id=claimed.lease.job_id)
+    (node,) = [node for node in job_tree(link, job_id) if node.id == job_id]
+    assert (node.waits_until, node.waits_for, node.waited_until) == ("succeeded", 1, None)
+    complete(link, [claimed.lease])
+    JoinWatch().close(link)
+    release_all(link)
+    (again,) = take(link, [job_id])
+    assert complete(link, [again.lease]) == {job_id}
+    (node,) = [node for node in job_tree(link, job_id) if node.id == job_id]
+    assert node.waited_until is not None
+
+
+def test_async_callers_wait_too(database: Database, link: Link) -> None:
+    """Through asyncpg, with the same answers and errors."""
+    (claimed,) = running(database, link)
+
+    async def submit_it() -> UUID:
+        engine = create_async_engine(database.driver_url("asyncpg"), poolclass=sa.NullPool)
+        at = database_time(link)
+        async with AsyncSession(engine) as session, session.begin():
+            with pytest.raises(JobNotFound):
+                await fan_in_async(session, [uuid4()], THEN)
+            return (await fan_in_async(session, ids_of([claimed]), THEN, run_at=at)).id
+
+    job_id = asyncio.run(submit_it())
+    complete(link, [claimed.lease])
+    assert due(link) == [job_id]
+    with pytest.raises(TypeError, match="fan_in_async takes"):
+        asyncio.run(fan_in_async(database.engine(), [], THEN))  # type: ignore[arg-type]
