@@ -14,6 +14,7 @@ CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14
 TEST_ARGS ?=
 DEMO_ARGS ?=
 CRASH_ARGS ?=
+SCALE_ARGS ?=
 BENCH_ARGS ?=
 
 # One list for making the lock and for checking it. An existing output file keeps its pins as far as they still fit.
@@ -94,6 +95,10 @@ lock-check: $(READY)
 .PHONY: crash
 crash: $(READY) ## Kill and pause real processes in every crash window, then count
 	@PYTHONPATH=tests $(BIN)/python -m crash $(CRASH_ARGS)
+
+.PHONY: scale
+scale: $(READY) ## Read a million ended jobs, each read against its bound (five minutes, 4 GB)
+	@PYTHONPATH=tests $(BIN)/python -m scale $(SCALE_ARGS)
 
 # Each writes its figures into docs/ and ends with 1 if a must is missed. BENCH_ARGS='--quick' tries one out.
 .PHONY: bench

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime
 from uuid import UUID
 
-__all__ = ["new_id", "new_ids"]
+__all__ = ["made_at", "new_id", "new_ids"]
 
 _NS_PER_MS = 1_000_000
 _TICKS_PER_MS = 1 << 12
@@ -33,6 +34,16 @@ def new_ids(count: int) -> list[UUID]:
 def new_id() -> UUID:
     """Return one new UUIDv7."""
     return _new_id(_now(), int.from_bytes(os.urandom(_RANDOM_BYTES), "big"))
+
+
+def made_at(job_id: UUID) -> datetime | None:
+    """Return when an id was made, to the millisecond, by its own time part; None if it is no UUIDv7 of ours."""
+    if job_id.version != 7:
+        return None
+    try:
+        return datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _now() -> int:

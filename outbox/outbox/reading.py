@@ -4,6 +4,7 @@ are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,7 @@ from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
-from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, RefusalView, TreeView
+from outbox_schemas import AttemptView, ErrorView, JobView, NameRefused, OwedView, RefusalView, TreeView
 from outbox_schemas.names import check_key, check_name, check_tenant
 
 __all__ = [
@@ -25,8 +26,8 @@ __all__ = [
     "get_job",
     "get_job_async",
     "job_tree",
+    "jobs_by_ids",
     "list_attempts",
-    "list_jobs",
     "list_queues",
     "list_refusals",
     "show_job",
@@ -91,24 +92,9 @@ def list_refusals(link: Link, job_id: UUID) -> list[RefusalView]:
     return [RefusalView.model_validate(row) for row in link.run("list_refusals", job_id=job_id)]
 
 
-def list_jobs(
-    link: Link,
-    *,
-    state: JobState | None = None,
-    queue: str | None = None,
-    kind: str | None = None,
-    tenant: str | None = None,
-    correlation_id: str | None = None,
-    limit: int = 50,
-) -> list[JobView]:
-    """Return the newest jobs that fit every filter that is given."""
-    filters: dict[str, Any] = {"state": None if state is None else state.value, "queue": queue, "kind": kind}
-    filters |= {"tenant": tenant, "batch": limit}
-    if correlation_id is None:
-        rows = link.run("list_jobs", **filters)
-    else:  # a statement of its own: it has an index, which one for all filters couldn't use
-        rows = link.run("list_correlated", correlation_id=correlation_id, **filters)
-    return [_job_view(row) for row in rows]
+def jobs_by_ids(link: Link, job_ids: Sequence[UUID]) -> list[JobView]:
+    """Return those of the named jobs that are there, the newest first."""
+    return [_job_view(row) for row in link.run("list_jobs", job_ids=list(job_ids))] if job_ids else []
 
 
 def job_tree(link: Link, job_id: UUID, *, depth: int = 50, limit: int = 1000) -> list[TreeView]:

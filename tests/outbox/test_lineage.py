@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from outbox import NameRefused, cancel, enqueue, get_job
 from outbox.cli import root
 from outbox.link import Link
-from outbox.reading import job_tree, list_jobs
-from outbox.statements import statements_for
+from outbox.reading import job_tree
+from outbox.searching import search_jobs
 from support.database import Database
 from support.jobs import Note, notes, submit
 
@@ -97,10 +97,10 @@ def test_show_draws_the_tree(database: Database, run: Any, engine: sa.Engine) ->
 def test_a_correlation_id_finds_its_jobs(database: Database, link: Link, run: Any) -> None:
     """The newest first, and together with every other filter."""
     ids = family(database)
-    found = list_jobs(link, correlation_id="c-1")
+    found = search_jobs(link, correlation_id="c-1").jobs
     assert [job.id for job in found] == sorted(ids.values(), reverse=True)
     assert {job.correlation_id for job in found} == {"c-1"}
-    assert list_jobs(link, correlation_id="c-1", kind="other") == []
+    assert search_jobs(link, correlation_id="c-1", kind="other").jobs == []
     assert len(json.loads(run("jobs", "list", "--correlation", "c-1", "--limit", "3", "--json")[1])["jobs"]) == 3
 
 
@@ -111,7 +111,7 @@ def test_both_are_read_by_indexes(database: Database) -> None:
     database.rows("ANALYZE {s}.jobs")
     for name, parameters in (
         ("job_tree", {"job_id": f"'{ids['ra']}'", "depth": "50", "batch": "1000"}),
-        ("list_correlated", {"correlation_id": "'c-1'", "batch": "50"}),
+        ("find_correlated", {"correlation_id": "'c-1'", "batch": "50", "below": f"'{UUID(int=(1 << 128) - 1)}'"}),
     ):
         values = dict.fromkeys(("state", "queue", "kind", "tenant"), "NULL") | parameters
         text = database.statements.for_psycopg(name) % values
@@ -135,10 +135,3 @@ def test_the_view_has_both(database: Database, engine: sa.Engine) -> None:
         view = get_job(connection, ids["ra"])
     assert view is not None
     assert (view.parent_id, view.correlation_id, view.cancelled_after) == (ids["r"], "c-1", None)
-
-
-def test_both_lists_read_the_same_columns() -> None:
-    """The list of a correlation id is the other one with one condition more, which its index needs in the text."""
-    plain, correlated = (statements_for("outbox").for_psycopg(name) for name in ("list_jobs", "list_correlated"))
-    condition = "j.correlation_id = CAST(%(correlation_id)s AS text)\n  AND "
-    assert correlated.replace(condition, "") == plain

@@ -14,7 +14,8 @@ from outbox.cli.tree import show_tree
 from outbox.errors import JobNotFound
 from outbox.explaining import explain_job
 from outbox.masking import masked_line, printable
-from outbox.reading import list_jobs, show_job
+from outbox.reading import show_job
+from outbox.searching import JobPage, search_jobs
 from outbox.settings import Settings
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView
 
@@ -35,7 +36,17 @@ def jobs() -> None:
 @click.option("--kind", metavar="NAME", help="Only jobs of this kind.")
 @click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
 @click.option("--correlation", metavar="ID", help="Only jobs with this correlation id.")
+@click.option("--before", metavar="ID", type=click.UUID, help="Only jobs older than this one: to go on with a list.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many.")
+@click.option(
+    "--search",
+    "within_s",
+    type=click.FloatRange(0, 600),
+    default=0.2,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to look back for jobs that are rare.",
+)
 @json_option
 @pass_settings
 def list_command(
@@ -46,13 +57,26 @@ def list_command(
     kind: str | None,
     tenant: str | None,
     correlation: str | None,
+    before: UUID | None,
     limit: int,
+    within_s: float,
 ) -> None:
-    """List the newest jobs that fit every given filter."""
+    """List the newest jobs that fit every given filter.
+
+    A search for rare jobs ends after a while and says how far back it came.
+    """
     chosen = JobState(state) if state is not None else None
     with connect(settings) as link:
-        found = list_jobs(
-            link, state=chosen, queue=queue, kind=kind, tenant=tenant, correlation_id=correlation, limit=limit
+        found = search_jobs(
+            link,
+            state=chosen,
+            queue=queue,
+            kind=kind,
+            tenant=tenant,
+            correlation_id=correlation,
+            before=before,
+            limit=limit,
+            within_s=within_s,
         )
     headers = ["ID", "STATE", "KIND", "KEY", "QUEUE", "TENANT", "ATTEMPTS", "RUN AT", "CREATED"]
     rows = [
@@ -67,9 +91,18 @@ def list_command(
             job.run_at,
             job.created_at,
         ]
-        for job in found
+        for job in found.jobs
     ]
-    show({"jobs": found}, lambda: table(headers, rows))
+    show(found, lambda: [*table(headers, rows), *_rest(found)])
+
+
+def _rest(found: JobPage) -> Iterator[str]:
+    """Yield how a list is gone on with, where there may be more."""
+    if not found.complete:
+        back_to = instant(found.searched_to)
+        yield f"searched back to {back_to}; --before {found.before} goes on, --search 10 looks longer"
+    elif found.before is not None:
+        yield f"there may be more: --before {found.before} goes on"
 
 
 @jobs.command("show")

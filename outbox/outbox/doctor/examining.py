@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from outbox.doctor.checks import CHECKS, Check, Walk
 from outbox.doctor.report import Disorder, Limits, Report, Sample
 from outbox.identifiers import default_schema
+from outbox.ids import made_at
 from outbox.migrations import check_schema
 from outbox.presence import LIVE_S
 from outbox.statements import Statements, statements_for
@@ -90,7 +91,7 @@ class Examination:
 
     def _low(self, walk: Walk, below: UUID, checks: list[Check]) -> UUID | None:
         try:
-            rows = self._run(f"doctor_page_{walk}", {"below": below, "page": self._limits.page})
+            rows = self._run(f"page_of_{walk}", {"below": below, "page": self._limits.page})
         except sa.exc.DBAPIError as error:
             self._unfinished |= {check.code: _spoiled(error) for check in checks}
             return None
@@ -166,11 +167,8 @@ def _spoiled(error: sa.exc.DBAPIError) -> str:
 
 
 def _made_at(job_id: UUID) -> str:
-    """Return when an id was made, by its own time part."""
-    if job_id == _BEYOND:
-        return "now"
-    try:
-        made = datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # not an id of ours
-        return str(job_id)
+    """Return when an id was made, for people."""
+    made = made_at(job_id)
+    if job_id == _BEYOND or made is None:
+        return "now" if job_id == _BEYOND else str(job_id)
     return f"{made:%Y-%m-%d %H:%M:%SZ}"

@@ -62,7 +62,7 @@ def test_list_filters_and_limits(run: Any, engine: Engine) -> None:
     assert len(json.loads(run("jobs", "list", "--json", "--limit", "2")[1])["jobs"]) == 2
     assert len(json.loads(run("jobs", "list", "--json", "--tenant", "a")[1])["jobs"]) == 2
     for nothing in (["--state", "failed"], ["--queue", "other"], ["--kind", "other"]):
-        assert json.loads(run("jobs", "list", "--json", *nothing)[1]) == {"jobs": []}
+        assert json.loads(run("jobs", "list", "--json", *nothing)[1])["jobs"] == []
     code, shown, _ = run("jobs", "list", "--state", "ready")
     assert shown.count("\n") == 6
     assert shown.startswith("ID ")

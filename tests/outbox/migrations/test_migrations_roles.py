@@ -34,18 +34,20 @@ DEAD = "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog
 DOCTORING = " ".join(
     path.name.removesuffix(".sql")
     for path in files("outbox").joinpath("sql").iterdir()
-    if path.name.startswith(("doctor_", "mend_"))
+    if path.name.startswith(("doctor_", "mend_", "page_of_"))
 )
 ROTATING = "begin_rotation find_rotation hold_rotation note_rotation"
 SEALS = f"walk_seals count_seals awaited_keys read_seals reseal open_job {ROTATING}"
+SEARCHING = "find_jobs find_unfinished find_failed find_correlated find_few"
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
     "unknown_jobs open_join",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
     "consumer": f"{KEEPING} {WORKING}",
-    "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs list_correlated "
+    "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts job_tree queue_overview read_clock surroundings "
-    f"{DOCTORING} list_processes hold_job hold_jobs cancellable read_traces cancel write_audit {DEAD} {SEALS}",
+    f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} list_processes hold_job hold_jobs cancellable read_traces cancel "
+    "write_audit",
 }
 
 

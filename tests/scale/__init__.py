@@ -1,0 +1,1 @@
+"""What is read of a million ended jobs, and how fast: `make scale`."""
