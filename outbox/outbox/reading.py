@@ -16,7 +16,7 @@ from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
-from outbox_schemas import AttemptView, ErrorView, JobView, NameRefused, OwedView, RefusalView, TreeView
+from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, RefusalView, TreeView
 from outbox_schemas.names import check_key, check_name, check_tenant
 
 __all__ = [

@@ -10,8 +10,8 @@ CHUNK = 50_000
 _JOBS = """
 INSERT INTO outbox.jobs (id, tenant, kind, logical_key, version, queue, payload, payload_digest, state, run_at,
   max_attempts, attempt_count, lease_owner, lease_host, lease_worker_version, lease_handler_version,
-  lease_started_at, created_at, finished_at, first_error_class, first_error_code, first_error_message, last_error_class, last_error_code,
-  last_error_message, cancel_requested_at, cancel_requested_by, cancel_reason)
+  lease_started_at, created_at, finished_at, first_error_class, first_error_code, first_error_message,
+  last_error_class, last_error_code, last_error_message, cancel_requested_at, cancel_requested_by, cancel_reason)
 SELECT CAST(lpad(to_hex(1700000000000 + n * 10), 12, '0') || '7' || substr(md5(n::text), 1, 3) || '8'
     || substr(md5(n::text), 4, 15) AS uuid),
   CASE WHEN n < 300 THEN 'rare' WHEN n %% 3 = 0 THEN 'b' ELSE 'a' END,

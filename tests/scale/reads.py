@@ -92,7 +92,7 @@ def _reads(link: Link, engine: sa.Engine, ids: list[UUID]) -> dict[str, Callable
         "list": listed(),
         **lists,
         "list --state failed --queue rare": listed(state=JobState.FAILED, queue="rare"),
-        "list --limit 1000": listed(limit=1000),
+        "list --limit 500": listed(limit=500),
         "show": shown,
         "explain": explained,
         "dead list": lambda: list_dead_letters(link),
