@@ -28,6 +28,8 @@ class Barrier(StrEnum):
     RELAY_AFTER_CONFIRM = "relay.after_confirm"
     RELAY_BEFORE_RECOVERY = "relay.before_recovery"
     RELAY_AFTER_RECOVERY = "relay.after_recovery"
+    PURGE_BEFORE_COMMIT = "purge.before_commit"
+    PURGE_AFTER_COMMIT = "purge.after_commit"
     CONSUMER_AFTER_RECEIVE = "consumer.after_receive"
     CONSUMER_AFTER_CLAIM = "consumer.after_claim"
     CONSUMER_AFTER_ACK = "consumer.after_ack"

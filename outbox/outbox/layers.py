@@ -125,7 +125,9 @@ def explain(error: ValidationError, model: type[BaseModel], layer: Layer) -> Set
     for field in (".".join(location[:2]), location[0] if location else ""):
         if field in layer:
             nature = _nature(layer[field].value, _fields(model)[field])
-            return SettingsError(f"{layer[field].source}: {problem}; it is {nature}{more}")
+            inside = location[len(field.split(".")) :]
+            place = f" at {printable('.'.join(inside), 200)}" if inside else ""
+            return SettingsError(f"{layer[field].source}{place}: {problem}; it is {nature}{more}")
     # A rule between settings: say where those that it names were set.
     sources = [sourced.source for field, sourced in layer.items() if re.search(rf"\b{re.escape(field)}\b", problem)]
     return SettingsError(f"{problem}{' [' + ', '.join(sources) + ']' if sources else ''}{more}")

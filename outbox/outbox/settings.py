@@ -29,6 +29,7 @@ from outbox import masking
 from outbox.errors import NameRefused, SettingsError
 from outbox.identifiers import schema_identifier
 from outbox.layers import Layer, environment_layer, explain, merge, nested, override_layer, toml_layer
+from outbox.retention_settings import RetentionSettings
 from outbox.urls import AmqpAddress, amqp_parameters, database_conninfo, sqlalchemy_engine
 from outbox_schemas.hint import MAX_HINT_JOBS
 from outbox_schemas.names import check_name
@@ -139,6 +140,7 @@ class Settings(_Section):
     """Lines for people, or one JSON object a line."""
     relay: RelaySettings = Field(default_factory=RelaySettings)
     consumer: ConsumerSettings = Field(default_factory=ConsumerSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
 
     @field_validator("schema_name")
     @classmethod

@@ -20,6 +20,8 @@ NAMES = (
     "expired",
     "started_by_sets",
     "looked_at_for_letters",
+    "purged",
+    "payloads_erased",
 )
 
 

@@ -24,6 +24,7 @@ from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, hint_step, time_steps
+from outbox_relay.purging import purge_steps
 from outbox_relay.release_loop import ReleaseLoop
 from outbox_relay.upkeep import upkeep_steps
 
@@ -102,8 +103,8 @@ class _Relay:
         self._spawn("time", self._time())
         hints = [hint_step(self._publisher, settings.relay, counters, self._owed)]
         self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
-        upkeep = Keeper("upkeep", self._link("upkeep"), upkeep_steps(counters), settings.relay, stop=self._stop)
-        self._spawn("upkeep", upkeep.run)
+        steps = [*upkeep_steps(counters), *purge_steps(settings.retention, counters)]
+        self._spawn("upkeep", Keeper("upkeep", self._link("upkeep"), steps, settings.relay, stop=self._stop).run)
         if self._publisher is None:
             log.warning("no AMQP URL is set: the relay keeps time only, and consumers take jobs from the database")
         else:

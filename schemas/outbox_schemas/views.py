@@ -192,6 +192,7 @@ class JobView(_View):
     failed_because: str | None = None
     created_at: datetime
     finished_at: datetime | None
+    payload_erased_at: datetime | None
     correlation_id: str | None = None
     parent_id: UUID | None = None
     cancelled_after: CancelledAfter | None = None

@@ -10,6 +10,7 @@ import pytest
 
 from outbox import masking
 from outbox.errors import SettingsError
+from outbox.retention_settings import RetentionSettings
 from outbox.settings import ConsumerSettings, RelaySettings, Settings, load
 
 
@@ -53,9 +54,9 @@ def test_defaults_need_nothing() -> None:
 
 def test_every_setting_is_documented() -> None:
     """Each field has a description, so that the guide can be made from the model."""
-    for model in (Settings, RelaySettings, ConsumerSettings):
+    for model in (Settings, RelaySettings, ConsumerSettings, RetentionSettings):
         for name, field in model.model_fields.items():
-            assert field.description or name in {"relay", "consumer"}, name
+            assert field.description or name in {"relay", "consumer", "retention"}, name
 
 
 def test_a_later_layer_wins_and_unset_stays_unset(toml: Any) -> None:

@@ -24,7 +24,7 @@ FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in fil
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "redrives",
     "audit", "joins", "join_members", "processes", "dead_letters",
-    "dead_letter_backlog", "refusals",
+    "dead_letter_backlog", "refusals", "walks",
 ]  # fmt: skip
 HOSTILE = [
     'weird "name" %s $outbox$ : é',

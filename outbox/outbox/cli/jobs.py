@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from outbox.cli.tree import show_tree
 from outbox.errors import JobNotFound
 from outbox.explaining import explain_job
 from outbox.masking import masked_line, printable
+from outbox.payload_classes import payload_classes, shown_payload
 from outbox.reading import show_job
 from outbox.searching import JobPage, search_jobs
 from outbox.settings import Settings
@@ -22,12 +24,13 @@ from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobVie
 __all__ = ["attempt_row", "error_line", "jobs"]
 
 MESSAGE_LIMIT = 300
+PAYLOAD_LINES = 500
 
 
 @click.group()
 @json_option
 def jobs() -> None:
-    """List jobs, show one, explain why one waits, cancel one. Payloads are never read."""
+    """List jobs, show one, explain why one waits, cancel one. Payloads are read only by `show --payload`."""
 
 
 @jobs.command("list")
@@ -108,21 +111,31 @@ def _rest(found: JobPage) -> Iterator[str]:
 @jobs.command("show")
 @click.argument("job_id", metavar="ID", type=click.UUID)
 @click.option("--tree", is_flag=True, help="Show the whole workflow instead: what it follows from, what followed.")
+@click.option("--payload", is_flag=True, help="Show the payload, too: its keys and types, or by --module its values.")
+@click.option(
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="With --payload: where the payload's class is; what it marks as sensitive is masked.",
+)
 @json_option
 @pass_settings
-def show_command(settings: Settings, job_id: UUID, *, tree: bool) -> None:
+def show_command(settings: Settings, job_id: UUID, *, tree: bool, payload: bool, modules: tuple[str, ...]) -> None:
     """Show a job, its ended attempts, and what it waits for. Exit code 1: no such job."""
     if tree:
         show_tree(settings, job_id)
         return
+    classes = payload_classes(modules)
     with connect(settings) as link:
         found = show_job(link, job_id)
         if found is None:
             raise JobNotFound(job_id)
         job, attempts = found
         why = explain_job(link, job)
+        shown = {"payload": shown_payload(link, job_id, classes)} if payload else {}
     data = {"job": job, "attempts": attempts, "waits_for": why.text, "explanation": why, "database_time": why.at}
-    show(data, lambda: _job_lines(job, attempts, why))
+    show(data | shown, lambda: [*_job_lines(job, attempts, why), *_payload_lines(shown)])
 
 
 @jobs.command("explain")
@@ -168,6 +181,8 @@ def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> I
         facts["correlation"] = job.correlation_id
     if job.cancel_requested_by is not None:
         facts["cancelled"] = f"by {job.cancel_requested_by}: {job.cancel_reason}"
+    if job.payload_erased_at is not None:
+        facts["payload"] = f"erased {instant(job.payload_erased_at)}"
     if job.cancelled_after is not None:
         facts["by then"] = job.cancelled_after.sentence
     for name, value in facts.items():
@@ -176,6 +191,14 @@ def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> I
         yield ""
         headers = ["ATTEMPT", "OUTCOME", "WORKER", "HOST", "CLAIMED", "ENDED", "ERROR"]
         yield from table(headers, [attempt_row(attempt) for attempt in attempts])
+
+
+def _payload_lines(shown: dict[str, object]) -> Iterator[str]:
+    if shown:
+        yield ""
+        text = json.dumps(shown["payload"], indent=2, ensure_ascii=False)
+        for line in ["payload:", *text.splitlines()[:PAYLOAD_LINES]]:
+            yield line[: len(line) - len(line.lstrip())] + masked_line(line, MESSAGE_LIMIT)
 
 
 def attempt_row(attempt: AttemptView) -> list[object]:

@@ -23,6 +23,7 @@ SCHEMA = 'weird "name" %s $function$ :x é'
 RELEASING = "due_queues due_again release unrelease overdue_hints recover_hints stray_hints"
 LIVING = "announce depart"
 SETS = "moved_joins see_members close_joins"
+PURGING = "purge erase_payloads"
 KEEPING = (
     f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING} {SETS}"
 )
@@ -42,12 +43,12 @@ SEARCHING = "find_jobs find_unfinished find_failed find_correlated find_few"
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
     "unknown_jobs open_join",
-    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog",
+    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk {PURGING}",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts job_tree queue_overview read_clock surroundings "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} list_processes hold_job hold_jobs cancellable read_traces cancel "
-    "write_audit",
+    f"write_audit get_payload preview_purge {PURGING}",
 }
 
 

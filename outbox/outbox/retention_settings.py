@@ -1,0 +1,92 @@
+"""How long ended jobs and their payloads are kept: by state, and by kind where that says otherwise. The TOML table
+`[retention]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from outbox_schemas.errors import NameRefused
+from outbox_schemas.names import check_name
+
+__all__ = ["LEAST_KEEP", "KindRetention", "RetentionSettings", "keep_of"]
+
+LEAST_KEEP = timedelta(hours=1)
+"""Below this a consumer that has lost the answer to a commit could no longer look up what became of it."""
+_LONGEST = timedelta(days=36_500)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"([0-9]{1,9})\s?([smhdw])")
+
+
+def keep_of(value: Any) -> timedelta | None:
+    """Return the time that a setting names, as `30d`, `12h` or `never`, or raise `ValueError`."""
+    if value is None or isinstance(value, timedelta):
+        keep = value
+    elif isinstance(value, str) and value.strip().lower() == "never":
+        keep = None
+    else:
+        found = _SPAN.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+        if found is None:
+            raise ValueError("must be a time with its unit, such as '30d', '12h' or '90m', or 'never'")
+        keep = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+    if keep is not None and not LEAST_KEEP <= keep <= _LONGEST:
+        raise ValueError("must be from 1h to 36500d, or 'never'")
+    return keep
+
+
+Keep = Annotated[timedelta | None, BeforeValidator(keep_of)]
+
+
+class KindRetention(BaseModel):
+    """How long the ended jobs of one kind are kept. What is not set here is as for all kinds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+
+    succeeded: Keep = None
+    """How long the row of a succeeded job is kept, with its history. 1h to 36500d, or never."""
+    cancelled: Keep = None
+    """The same for a cancelled job."""
+    failed: Keep = None
+    """The same for a failed one, which waits for a person: never, unless it is told."""
+    succeeded_payload: Keep = None
+    """How long the payload of a succeeded job is kept, and its checkpoints."""
+    cancelled_payload: Keep = None
+    """The same for a cancelled job."""
+    failed_payload: Keep = None
+    """The same for a failed one, which can't be redriven without it."""
+
+
+class RetentionSettings(KindRetention):
+    """How long ended jobs are kept; nothing is erased or purged unless it is set here."""
+
+    kinds: dict[str, KindRetention] = Field(default_factory=dict)
+    """Kinds for which other times hold: `[retention.kinds.send_invoice]`. In the environment: JSON."""
+    pause_s: Annotated[float, Field(strict=True, allow_inf_nan=False)] = Field(default=600, ge=1, le=86_400)
+    """Seconds between two walks of the relay through the old jobs. 1 to 86400."""
+    batch: Annotated[int, Field(strict=True)] = Field(default=500, ge=1, le=10_000)
+    """Jobs looked at, and purged, by one statement at most. 1 to 10000."""
+
+    @field_validator("kinds", mode="before")
+    @classmethod
+    def _from_text(cls, kinds: Any) -> Any:
+        if not isinstance(kinds, str):
+            return kinds
+        try:
+            return json.loads(kinds)
+        except ValueError:
+            raise ValueError('must be JSON, such as {"send_invoice": {"succeeded": "7d"}}') from None
+
+    @field_validator("kinds")
+    @classmethod
+    def _names(cls, kinds: dict[str, KindRetention]) -> dict[str, KindRetention]:
+        for kind in kinds:
+            try:
+                check_name("kind", kind)
+            except NameRefused as error:
+                raise ValueError(f"has a kind that {error.problem}") from None
+        return kinds

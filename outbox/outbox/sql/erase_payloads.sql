@@ -1,0 +1,22 @@
+-- Purpose: erase the payloads, and the checkpoints, of the ended jobs of one stretch of the table whose time for that is over. Rows and history stay.
+-- Transition: none
+-- Parameters: place (the id that the stretch begins after), last_id (its end); kinds, states, keeps_s (the rules, as in purge.sql)
+-- Locks: job rows in id order, SKIP LOCKED: an ended job has no outbox row. Index: primary keys. The update is heap-only.
+WITH rules AS MATERIALIZED (
+  SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[])) AS r(kind, state, keep_s)
+), held AS MATERIALIZED (
+  SELECT j.id FROM {schema}.jobs AS j
+  WHERE j.id > CAST(:place AS uuid) AND j.id <= CAST(:last_id AS uuid) AND j.payload_erased_at IS NULL
+    AND j.state IN ('succeeded', 'failed', 'cancelled')
+    AND j.finished_at + make_interval(secs => (
+      SELECT r.keep_s FROM rules AS r WHERE r.state = j.state AND r.kind IN (j.kind, '*') ORDER BY r.kind = '*' LIMIT 1)) <= {schema}.clock()
+  ORDER BY j.id FOR UPDATE SKIP LOCKED
+), kept_nothing AS (
+  DELETE FROM {schema}.checkpoints AS c WHERE c.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))
+), erased AS (
+  UPDATE {schema}.jobs AS j SET payload = 'null', payload_erased_at = n.now
+  FROM (SELECT {schema}.clock() AS now) AS n
+  WHERE j.id = ANY (ARRAY(SELECT h.id FROM held AS h))
+  RETURNING j.id
+)
+SELECT count(*) AS erased FROM erased

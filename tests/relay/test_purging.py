@@ -1,0 +1,74 @@
+"""The relay purges by its settings, a little at each sweep, and without settings not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outbox.retention import rules_of
+from outbox.retention_settings import RetentionSettings
+from outbox.settings import load
+from outbox_relay.counters import Counters
+from outbox_relay.purging import LEAST_BATCH, LOOK_EVERY_S, _next_batch, purge_step
+from outbox_schemas import JobState
+
+_ENDED = """
+INSERT INTO {s}.jobs (id, tenant, kind, logical_key, version, queue, payload, payload_digest, state, attempt_count,
+  run_at, created_at, finished_at)
+SELECT CAST(lpad(to_hex(n), 32, '0') AS uuid), 'default', 'test.old', n::text, 1, 'q', '{}', '', 'cancelled', 0,
+  now(), now(), now() - interval '40 days'
+FROM generate_series(1, 300) AS n
+"""
+
+
+class Clock:
+    """Moves only when told, and a little at each look."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        self.now += 0.011
+        return self.now
+
+
+def test_a_sweep_does_a_little_and_the_next_goes_on(database: Any) -> None:
+    """All that is due goes over some sweeps; at the end of the walk nobody asks for a while."""
+    database.rows(_ENDED)
+    settings = RetentionSettings.model_validate({"cancelled": "30d", "batch": 20})
+    counters, clock, link = Counters(), Clock(), database.link()
+    step = purge_step(rules_of(settings), settings, counters, clock)
+    step(link)
+    first = counters.snapshot()["purged"]
+    assert 0 < first < 300
+    while counters.snapshot()["purged"] < 300:
+        step(link)
+    step(link)
+    database.rows(_ENDED)
+    step(link)
+    assert database.count("jobs") == 300
+    database.rows("UPDATE {s}.walks SET ended_at = ended_at - interval '1 day'")
+    clock.now += LOOK_EVERY_S
+    step(link)
+    assert database.count("jobs") < 300
+
+
+def test_a_slow_stretch_is_halved_and_a_quick_one_grows_back() -> None:
+    """Between a least size and the one that is set."""
+    assert _next_batch(500, 0.2, 500) == 250
+    assert _next_batch(LEAST_BATCH, 9, 500) == LEAST_BATCH
+    assert _next_batch(5, 9, 5) == 5
+    assert _next_batch(300, 0.001, 500) == 500
+    assert _next_batch(100, 0.03, 500) == 100
+
+
+def test_a_relay_purges_only_where_it_is_told(database: Any, prefix: str, start: Any, eventually: Any) -> None:
+    """The process does it by its settings alone, beside its other work."""
+    database.rows(_ENDED)
+    general: dict[str, Any] = {"env": {}, "database_url": database.url, "amqp_prefix": prefix}
+    start(load(**general))
+    told = load(**general, retention={"cancelled": "30d", "failed": "never"})
+    assert {rule.state for rule in rules_of(told.retention) if rule.keep_s} == {JobState.CANCELLED}
+    assert database.count("jobs") == 300
+    start(told)
+    eventually(lambda: database.count("jobs") == 0, within_s=30)
