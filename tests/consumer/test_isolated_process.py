@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_child_ends_by_itself_once_its_line_is_closed(desk: Desk) -> None:
     child.greet(hello_for(ScriptHandler(), desk.settings(), TERMS))
     child.line.close()
     assert child._process.wait(30) == 0
+    child.end()
+
+
+def test_idle_child_ends_by_itself_when_it_is_old(desk: Desk) -> None:
+    """A child that nobody needs any more does not hold its memory for ever."""
+    young = replace(TERMS, max_age_s=-4.5)  # five seconds later the consumer would surely not lend it
+    child = Child(young)
+    child.greet(hello_for(ScriptHandler(), desk.settings(), young))
+    until(child.gone)
+    assert child._process.returncode == 0
     child.end()
 
 

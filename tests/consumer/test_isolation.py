@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 
@@ -10,7 +11,19 @@ import pytest
 from outbox import cancel
 from support.consuming import Desk, handler
 from support.invariants import check_invariants
-from support.isolated import RenewedHandler, ScriptHandler, Strict, StrictHandler, is_alive, submit
+from support.isolated import (
+    Card,
+    CardHandler,
+    RenewedHandler,
+    ScriptHandler,
+    Sealed,
+    SealedHandler,
+    Strict,
+    StrictHandler,
+    is_alive,
+    submit,
+)
+from support.sealing import ring, secret, using
 from support.waiting import until
 
 
@@ -180,6 +193,35 @@ def test_log_of_a_child_is_the_consumers(desk: Desk, tmp_path: Path, caplog: pyt
     [record] = [record for record in caplog.records if record.name == "mine"]
     assert (record.getMessage(), record.page, record.job) == ("seen 100%", 7, str(job_id))  # type: ignore[attr-defined]
     assert "not for the log" not in caplog.text
+
+
+def test_child_hides_what_is_sensitive(desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A sensitive value that a handler logs and raises in a child is masked before it leaves it."""
+    desk.start(CardHandler(), concurrency=1)
+    job_id = submit(desk, "quotes", tmp_path, payload=Card)
+    desk.done(1, "failed")
+    assert desk.last_error(job_id) == ("unknown", "ValueError", "***")
+    [record] = [record for record in caplog.records if record.name == "mine"]
+    assert (record.getMessage(), record.card) == ("refused ***", "***")  # type: ignore[attr-defined]
+
+
+def test_child_opens_what_the_settings_keys_open(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key file is read by the child itself; a key that only the program gave is not sent to it."""
+    key = base64.b64encode(secret("k1")).decode()
+    file = tmp_path / "keys.toml"
+    digest_key = base64.b64encode(secret("digest")).decode()
+    file.write_text(f'digest_key = "{digest_key}"\n[keys.k1]\nsecret = "{key}"\nprimary = true\n', encoding="ascii")
+    file.chmod(0o600)
+    with using(ring("k1")):
+        running = desk.start(SealedHandler(), concurrency=1)
+        refused = submit(desk, "pid", tmp_path, payload=Sealed)
+        desk.done(1, "failed")
+        assert desk.last_error(refused)[:2] == ("retryable", "child_lacks_key")
+        running.stop()
+        monkeypatch.setenv("OUTBOX_KEYS_FILE", str(file))
+        desk.start(SealedHandler(), concurrency=1)
+        submit(desk, "pid", tmp_path, payload=Sealed)
+        desk.done(1)
 
 
 def test_what_a_child_has_started_ends_with_it(desk: Desk, tmp_path: Path) -> None:

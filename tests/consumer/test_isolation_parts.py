@@ -169,6 +169,10 @@ class FakeChild:
         """Note it."""
         self.events.append("killed")
 
+    def dismiss(self) -> None:
+        """Be gone from now on."""
+        self.is_gone = True
+
     def end(self) -> None:
         """Note it."""
         self.events.append("ended")

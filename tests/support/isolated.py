@@ -12,13 +12,14 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from outbox import enqueue
 from outbox_consumer import Handler, LeaseLost, RetryPolicy, TerminalError, ThrottledError
+from outbox_schemas import Sensitive
 from support.consuming import NOW, Desk, Task
 
 MIB = 1024 * 1024
@@ -39,6 +40,21 @@ class Strict(Script):
     """The same under limits."""
 
     kind: ClassVar[str] = "test.strict"
+
+
+class Card(Script):
+    """The same with something that nobody may see."""
+
+    kind: ClassVar[str] = "test.card"
+
+    card: Annotated[str, Sensitive] = "canary-4111"
+
+
+class Sealed(Script):
+    """The same, sealed."""
+
+    kind: ClassVar[str] = "test.sealed_script"
+    sealed: ClassVar[bool] = True
 
 
 def submit(desk: Desk, does: str, folder: Path, *, payload: type[Script] = Script, **fields: Any) -> UUID:
@@ -137,6 +153,12 @@ def logs(job: Any, payload: Any) -> None:
     print("not for the log")
 
 
+def quotes(job: Any, payload: Any) -> None:
+    """Log, and fail, with what nobody may see."""
+    logging.getLogger("mine").warning("refused %s", payload.card, extra={"card": payload.card})
+    raise ValueError(payload.card)
+
+
 def forever(job: Any, payload: Any) -> None:
     """Never return."""
     mark(payload, "running")
@@ -226,6 +248,7 @@ SCRIPTS = {
     "returns_much": returns_much,
     "returns_a_lock": returns_a_lock,
     "logs": logs,
+    "quotes": quotes,
     "forever": forever,
     "stubborn": stubborn,
     "holds_the_lock": holds_the_lock,
@@ -280,3 +303,17 @@ class StrictHandler(_Scripted, Handler[Strict]):
     output_limit = MIB
     lease = timedelta(seconds=2)
     max_runtime = timedelta(seconds=60)
+
+
+class CardHandler(_Scripted, Handler[Card]):
+    """Runs scripts with something that nobody may see, once."""
+
+    retry = ONCE
+    isolation = "process"
+
+
+class SealedHandler(_Scripted, Handler[Sealed]):
+    """Runs sealed scripts, once."""
+
+    retry = ONCE
+    isolation = "process"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import math
 import os
 import pickle
 import signal
@@ -51,6 +52,9 @@ from outbox_schemas import LeaseLost
 __all__ = ["main"]
 
 _TICK_S = 0.2
+_IDLE_S = 1.0
+# The consumer, which has known this process for longer, gives it no work any more by then.
+_MARGIN_S = 5.0
 # For a handler's transaction, and one that a thread of its own opens meanwhile.
 _CONNECTIONS = 2
 # From the consumer, whose frames are bounded by what they hold.
@@ -111,6 +115,8 @@ class Worker:
         self._busy = False
         self._in_handler = False
         self._memory_bytes: int | None = None
+        self._born_at = time.monotonic()
+        self._end_at = math.inf
 
     def serve(self) -> NoReturn:
         """Say that all is ready, and run attempts until the process ends."""
@@ -145,6 +151,7 @@ class Worker:
         self.policy = hello.handler.retry
         self.statements = statements_for(hello.settings.schema_name)
         self.engine = handler_engine(hello.settings, "isolated", _CONNECTIONS, pre_ping=True)
+        self._end_at = self._born_at + hello.terms.max_age_s + _MARGIN_S
         self._memory_bytes = hello.terms.memory_bytes
         if self._memory_bytes is not None:
             limits.limit_memory(self._memory_bytes)
@@ -164,6 +171,7 @@ class Worker:
             except MemoryError:
                 self._end_for_memory()
         self._say_marker(job)
+        self._end_at = max(self._end_at, time.monotonic() + _MARGIN_S)  # the answer must get out first
         self._job, self._busy = None, False
         self.send(answer)
 
@@ -199,17 +207,19 @@ class Worker:
     def _listen(self) -> NoReturn:
         try:
             while True:
-                if self._line.readable(_TICK_S if self._busy else None):
+                if self._line.readable(_TICK_S if self._busy else _IDLE_S):
                     frames = self._line.receive()
                     if frames is None:
                         break
                     for kind, body in frames:
                         self._hear(kind, body)
+                elif not self._busy and time.monotonic() >= self._end_at:
+                    break
                 self._tick()
         except MemoryError:
             self._end_for_memory()
         finally:
-            os._exit(0)  # the consumer is gone, or is done with this child
+            os._exit(0)  # the consumer is gone, or is done with this child; or this child is too old to be used
 
     def _hear(self, kind: Kind, body: bytes) -> None:
         job = self._job

@@ -61,15 +61,17 @@ class Children:
         """End every child, within a second. Who has borrowed one hears of it there."""
         self.closing = True
         with self._lock:
-            idle, self._idle = self._idle, []
-        for _, child in idle:
-            child.end()
+            idle, self._idle = [child for _, child in self._idle], []
+        for child in idle:
+            child.dismiss()
         until = time.monotonic() + _CLOSE_S
-        while self._lent and time.monotonic() < until:
+        while (self._lent or not all(child.gone() for child in idle)) and time.monotonic() < until:
             time.sleep(_LOOK_S)
         with self._lock:
-            for child in self._lent:
+            for child in (*idle, *self._lent):
                 child.kill()
+        for child in idle:
+            child.end()
 
     def _choose(self, handler: AnyHandler) -> tuple[Child | None, list[Child]]:
         """Return an idle child of the handler if there is one, and those that are to be ended."""

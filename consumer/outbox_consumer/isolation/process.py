@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from outbox.ending import Failure
 from outbox_consumer.failures import Reported
@@ -53,13 +53,11 @@ class Child:
         self.answered = True
         self.started_at = time.monotonic()
         self._guard = threading.Lock()
-        ours, theirs = socket.socketpair()
-        self._output, output = os.pipe()
-        self._last_words, last_words = os.pipe()
-        self.line = Line(ours, terms.output_bytes, _SEND_S)
-        os.set_blocking(self._output, False)
-        os.set_blocking(self._last_words, False)
-        try:
+        with ExitStack() as passed, ExitStack() as kept:
+            ours, theirs = (kept.enter_context(end) for end in socket.socketpair())
+            self._output, output = _pipe(kept, passed)
+            self._last_words, last_words = _pipe(kept, passed)
+            self.line = Line(ours, terms.output_bytes, _SEND_S)
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, str(theirs.fileno()), str(last_words), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
@@ -68,13 +66,8 @@ class Child:
                 pass_fds=(theirs.fileno(), last_words),
                 start_new_session=True,  # so that it ends together with what it has started
             )
-        except BaseException:
-            self._close()
-            raise
-        finally:
             theirs.close()
-            os.close(output)
-            os.close(last_words)
+            kept.pop_all()
 
     @property
     def pid(self) -> int:
@@ -151,9 +144,13 @@ class Child:
             if self._process.returncode is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    def dismiss(self) -> None:
+        """Tell it to end; it is not asked for anything any more."""
+        self.line.close()
+
     def end(self) -> None:
         """Let it go, or end it within a second; release all that belongs to it."""
-        self.line.close()
+        self.dismiss()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -173,3 +170,12 @@ class Child:
         self.line.close()
         for descriptor in (self._output, self._last_words):
             os.close(descriptor)
+
+
+def _pipe(kept: ExitStack, passed: ExitStack) -> tuple[int, int]:
+    """Return a pipe: the end to read from, which never blocks, and the end for the child."""
+    ours, theirs = os.pipe()
+    kept.callback(os.close, ours)
+    passed.callback(os.close, theirs)
+    os.set_blocking(ours, False)
+    return ours, theirs
