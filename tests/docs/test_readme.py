@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from outbox import enqueue
+from outbox.settings import load
+from outbox_consumer import run_consumer
 from outbox_consumer.registry import load_handlers
 from support.waiting import until
 
@@ -107,3 +113,32 @@ def test_the_handlers_guide_shows_a_handler_that_loads(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     registry = load_handlers(["guide_example"])
     assert [ability.kind for ability in registry.abilities] == ["render_report"]
+
+
+def test_the_page_on_workflows_shows_a_workflow_that_runs(database, tmp_path, monkeypatch):
+    """The page's example, run by a consumer alone: the booking's steps follow from it, and one waits for the others."""
+    page = (ROOT / "docs" / "workflows.md").read_text(encoding="utf-8")
+    (tmp_path / "trips.py").write_text(_blocks(page, "python")[0], encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    trips = importlib.import_module("trips")
+    engine = database.engine()
+    with engine.begin() as connection:
+        first = enqueue(connection, trips.Book(trip_id=7))
+    stop = threading.Event()
+    settings = load(env={}, database_url=database.url)
+    with ThreadPoolExecutor(1) as pool:
+        consumer = pool.submit(run_consumer, "trips", settings=settings, stop=stop)
+        try:
+            until(lambda: database.count("jobs WHERE kind = 'book_hotel' AND state = 'succeeded'"))
+        finally:
+            stop.set()
+        assert consumer.result(60) == 0
+    states = dict(database.rows("SELECT kind, state FROM {s}.jobs"))
+    assert states == {
+        "book": "succeeded", "book_hotel": "succeeded", "book_flight": "ready", "send_itinerary": "ready",
+    }  # fmt: skip
+    assert database.count("jobs WHERE parent_id = %s", first.id) == 3
+    itinerary = database.value("SELECT id FROM {s}.jobs WHERE kind = 'send_itinerary'")
+    with Session(engine) as session, session.begin():
+        assert trips.call_off(session, itinerary) == "nothing had started"
+        assert trips.call_off(session, first.id) == "too late: it is succeeded"
