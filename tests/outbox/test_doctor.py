@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from outbox import cancel
+from outbox import cancel, fan_in
 from outbox.doctor import CHECKS, Limits, Report, examine, mend
 from outbox.ending import complete, fail, hand_back, retry
 from outbox.identity import worker_identity
@@ -20,10 +20,11 @@ from outbox.link import Link
 from outbox.presence import Presence, Role
 from outbox.reasons import NO_HANDLER
 from outbox.statements import statements_for
+from outbox.submission import HELD
 from outbox_schemas import NameRefused
 from support.database import Database
 from support.invariants import check_invariants
-from support.jobs import ABILITIES, BROKEN, WORKER, notes, release_all, running, submit, take
+from support.jobs import ABILITIES, BROKEN, WORKER, Note, notes, release_all, running, submit, take
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 MENDED = {check.code for check in CHECKS if check.mend is not None}
@@ -144,6 +145,13 @@ def ill(database: Database, link: Link) -> Planter:
         "UPDATE {s}.jobs SET state = 'cancelled' WHERE id = %s",
         "UPDATE {s}.attempts SET outcome = 'cancelled' WHERE job_id = %s",
     )
+    plant("dead_letter_missing", planter.ended("failed"), "DELETE FROM {s}.dead_letters WHERE job_id = %s")
+    plant(
+        "dead_letter_stray",
+        planter.ended(),
+        "INSERT INTO {s}.dead_letters (job_id, kind, queue, tenant, code, failed_at) "
+        "VALUES (%s, 'k', 'q', 't', 'c', now())",
+    )
     plant("job_instants", planter.ended(), "UPDATE {s}.jobs SET finished_at = 'infinity' WHERE id = %s")
     plant("outbox_without_job", ready(), "DELETE FROM {s}.jobs WHERE id = %s")
     plant(
@@ -192,6 +200,13 @@ def ill(database: Database, link: Link) -> Planter:
         uuid4(),
         "INSERT INTO {s}.checkpoints (job_id, name, attempt, value, updated_at) VALUES (%s, 'c', 1, '1', now())",
     )
+    held = f"'{HELD}' WHERE "
+    plant(
+        "held_for_ever",
+        ready(),
+        f"UPDATE {{s}}.jobs SET run_at = {held} id = %s",
+        OWE + f"due_at = {held} job_id = %s",
+    )
     # At the end: whatever makes another job run releases all hints that are due.
     [later] = submit(database, run_at=database.value("SELECT {s}.clock() + interval '1 day'"))
     plant("due_too_early", later, OWE + "due_at = now(), order_key = now() WHERE job_id = %s")
@@ -209,13 +224,8 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
     assert subjects(asked(page=11)) == expected
     assert {check.code for check in CHECKS if check.walk is not None} == set(ill.planted)
     assert len({check.code for check in CHECKS}) == len(CHECKS) >= 30
-    others = {
-        "queue_stuck",
-        "no_consumer",
-        "no_relay",
-        "horizon_held",
-        "clock_skew",
-    }  # each has a test of its own below
+    # Each of these has a test of its own below.
+    others = {"queue_stuck", "no_consumer", "set_overdue", "no_relay", "horizon_held", "clock_skew"}
     others |= {"settings_changed", "guard_missing", "schema_differs"}
     assert {check.code for check in CHECKS if check.walk is None} == others
 
@@ -316,6 +326,25 @@ def test_what_nobody_can_run_is_told_by_what_a_consumer_said(
     later = "last_error = %s, due_at = now() + interval '1 min' WHERE job_id = %s"
     database.rows("UPDATE {s}.outbox SET " + later, NO_HANDLER, job_id)
     assert subjects(asked()) == {"no_consumer": {"test.note 9"}}
+
+
+def test_a_complete_set_whose_job_still_waits_is_told(
+    database: Database, link: Link, asked: Callable[..., Report]
+) -> None:
+    """A set that is open or has just become complete is none; nobody's keeping time makes it one."""
+    traffic(database, link)
+    members = running(database, link, 2)
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        ids = [item.lease.job_id for item in members]
+        waiting = fan_in(connection, ids, Note(key="then"), schema=database.schema)
+    database.rows("UPDATE {s}.joins SET created_at = created_at - interval '1 hour'")
+    complete(link, [members[0].lease])
+    database.rows("UPDATE {s}.jobs SET finished_at = finished_at - interval '1 hour' WHERE id = %s", ids[0])
+    assert codes(asked()) <= {"succeeded_without_attempt"}
+    complete(link, [members[1].lease])
+    assert "set_overdue" not in codes(asked())
+    database.rows("UPDATE {s}.jobs SET finished_at = finished_at - interval '1 hour' WHERE id = %s", ids[1])
+    assert subjects(asked())["set_overdue"] == {str(waiting.id)}
 
 
 def test_clocks_that_differ_are_told(database: Database, asked: Callable[..., Report]) -> None:

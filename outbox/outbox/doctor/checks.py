@@ -23,6 +23,7 @@ class Walk(StrEnum):
     ATTEMPTS = "attempts"
     EFFECTS = "effects"
     CHECKPOINTS = "checkpoints"
+    LETTERS = "dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,14 @@ _DATA = (
         "a job is cancelled, and nobody has said by whom and why",
         _LOOK,
         Walk.JOBS,
+    ),
+    Check(
+        "dead_letter_missing",
+        Severity.ERROR,
+        "a job has failed and has no dead letter, so nobody would look at it",
+        "its letter is written",
+        Walk.JOBS,
+        "mend_dead_letters",
     ),
     Check("job_instants", Severity.ERROR, "a job has an instant that can't be read back", _LOOK, Walk.JOBS),
     Check(
@@ -143,6 +152,13 @@ _DATA = (
         "mend_outbox_row",
     ),
     Check(
+        "held_for_ever",
+        Severity.ERROR,
+        "a job waits for a set of jobs that is closed or gone",
+        "cancel it, and submit its work anew",
+        Walk.OUTBOX,
+    ),
+    Check(
         "payload_unreadable",
         Severity.ERROR,
         "a waiting job's payload can't be read by Python",
@@ -182,6 +198,14 @@ _DATA = (
         Walk.CHECKPOINTS,
         "mend_checkpoints_orphaned",
     ),
+    Check(
+        "dead_letter_stray",
+        Severity.ERROR,
+        "a dead letter's job has not failed",
+        "the letter is deleted",
+        Walk.LETTERS,
+        "mend_dead_letters",
+    ),
 )
 
 _SURROUNDINGS = (
@@ -196,6 +220,9 @@ _SURROUNDINGS = (
         Severity.WARNING,
         "jobs wait for a kind and version that no consumer seen lately runs",
         "start or deploy a consumer that has the handler",
+    ),
+    Check(
+        "set_overdue", Severity.WARNING, "a set of jobs is complete, and the job that waits was not started", _KEEP_TIME
     ),
     Check("no_relay", Severity.WARNING, "work waits, and no relay was seen lately", "start `outbox relay`"),
     Check(

@@ -21,6 +21,7 @@ from outbox.ids import made_at
 from outbox.migrations import check_schema
 from outbox.presence import LIVE_S
 from outbox.statements import Statements, statements_for
+from outbox.submission import HELD
 from outbox.trouble import reason_of
 
 __all__ = ["Examination", "examine"]
@@ -65,7 +66,7 @@ class Examination:
         for walk in Walk:
             self._walk(walk, [check for check in self._checks if check.walk is walk])
         for check in self._checks:
-            if check.walk is None and f"doctor_{check.code}" in _ASKED:
+            if check.code in _ASKED:
                 self._ask(check, grace_s=self._limits.overdue_s, live_s=LIVE_S, old_s=self._limits.old_s)
         self._skew(skew_s)
         self._compare()
@@ -85,7 +86,7 @@ class Examination:
                 return
             for check in checks:
                 grace_s = self._limits.hint_overdue_s if check.code == "hint_overdue" else self._limits.overdue_s
-                self._ask(check, low=low, below=below, grace_s=grace_s)
+                self._ask(check, low=low, below=below, grace_s=grace_s, held_at=HELD)
             checks = [check for check in checks if check.code not in self._unfinished]
             below = low
 
@@ -155,7 +156,7 @@ class Examination:
             self._note(code, iter([Sample(f"{kind} {name}", str(difference))]))
 
 
-_ASKED = frozenset({"doctor_queue_stuck", "doctor_no_consumer", "doctor_no_relay", "doctor_horizon_held"})
+_ASKED = frozenset({"queue_stuck", "no_consumer", "set_overdue", "no_relay", "horizon_held"})
 
 
 def _spoiled(error: sa.exc.DBAPIError) -> str:
