@@ -46,6 +46,10 @@ def _retryable(code: str) -> Rule:
     return lambda _error: RetryableError(code=code)
 
 
+def _terminal(code: str) -> Rule:
+    return lambda _error: TerminalError(code=code)
+
+
 def _connection(code: str) -> Rule:
     """Make a rule for connections that fail. A certificate that doesn't hold stays so until somebody mends it."""
     return lambda error: _certificate(error) if _is_certificate(error) else RetryableError(code=code)
@@ -116,6 +120,8 @@ def _system(error: Any) -> Meaning | None:
 
 
 _RULES: dict[str, Rule] = {
+    "outbox_schemas.RefMismatch": _terminal("ref_mismatch"),
+    "outbox_schemas.RefCutShort": _retryable("ref_cut_short"),
     "builtins.TimeoutError": _retryable("timeout"),
     "builtins.ConnectionRefusedError": _retryable("connection_refused"),
     "builtins.ConnectionError": _retryable("connection_error"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any, ClassVar
 
 from outbox import enqueue_many
-from outbox_schemas import Payload
+from outbox_schemas import Payload, Ref
 from support.consuming import QUEUE, Desk, handler
 from support.database import Database
 
@@ -79,3 +80,20 @@ def test_an_upgrade_that_fails_ends_its_own_job_alone(desk: Desk) -> None:
     assert "canary" not in message
     assert desk.outcomes(bad) == ["failed"]
     assert desk.state(good) == "succeeded"
+
+
+def test_a_reference_to_another_content_ends_its_job_and_one_cut_short_is_tried_again(desk: Desk) -> None:
+    """Codes tell them apart; what the opener raises is treated as what it is."""
+    ref = Ref.of(b"statement", uri="s3://statements/1")
+    contents = {"other": b"statemenT", "short": b"state"}
+
+    def handle(_job: Any, payload: Any) -> None:
+        ref.read(lambda _uri: io.BytesIO(contents[payload.name]))
+
+    other, short = desk.submit("other", "short")
+    desk.start(handler(handle))
+    desk.done(2, "failed")
+    assert desk.last_error(other)[:2] == ("terminal", "ref_mismatch")
+    assert desk.outcomes(other) == ["failed"]
+    assert desk.last_error(short)[:2] == ("retryable", "ref_cut_short")
+    assert len(desk.outcomes(short)) == 3

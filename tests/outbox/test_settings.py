@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,27 @@ def test_any_legal_schema_name_is_taken(name: str) -> None:
 def test_a_small_batch_needs_no_other_setting() -> None:
     """The default number of ids in a message is a limit only, and stands in no small batch's way."""
     assert load(env={}, relay={"batch": 1}).relay.batch == 1
+
+
+def test_retention_is_set_by_file_variable_and_kind(toml: Any) -> None:
+    """Times have units; kinds come as tables or as JSON; what is wrong is named down to its kind."""
+    path = toml("[retention]\nsucceeded = '30d'\n[retention.kinds.mail]\nsucceeded = '12h'\n")
+    settings = load(env={"OUTBOX_CONFIG": str(path), "OUTBOX_RETENTION_CANCELLED": "2w"}).retention
+    assert settings.succeeded == timedelta(days=30)
+    assert settings.cancelled == timedelta(days=14)
+    assert settings.failed is None
+    assert settings.kinds["mail"].succeeded == timedelta(hours=12)
+    by_json = load(env={"OUTBOX_RETENTION_KINDS": '{"mail": {"failed": "never"}}'}).retention
+    assert by_json.kinds["mail"].model_fields_set == {"failed"}
+    for env, problem in {
+        "30": r"a time with its unit.*'30'",
+        "5m": "from 1h to 36500d",
+        "1000000d": "from 1h to 36500d",
+    }.items():
+        with pytest.raises(SettingsError, match=rf"OUTBOX_RETENTION_FAILED in the environment: .*{problem}"):
+            load(env={"OUTBOX_RETENTION_FAILED": env})
+    with pytest.raises(SettingsError, match=r"retention\.kinds in .* at mail\.succeeded: must be a time with its unit"):
+        load(env={"OUTBOX_CONFIG": str(toml("[retention.kinds.mail]\nsucceeded = 7\n"))})
+    for text in ("{", '{"a b": {}}', '{"mail": {"nothing": "1d"}}'):
+        with pytest.raises(SettingsError, match="OUTBOX_RETENTION_KINDS"):
+            load(env={"OUTBOX_RETENTION_KINDS": text})

@@ -16,9 +16,9 @@ from outbox.masking import masked_line, printable
 from outbox.payload_types import PayloadTypes, links_of
 from outbox.reading import database_time, show_job
 from outbox.resolving import job_effects
-from outbox.sealing.envelope import is_sealed, read_payload
+from outbox.showing import shown_payload
 from outbox.spans import span
-from outbox_schemas import JobView, SealBroken, redacted, shape
+from outbox_schemas import JobView
 
 __all__ = ["dead_letter_data", "dead_letter_lines"]
 
@@ -35,7 +35,7 @@ def dead_letter_data(link: Link, job_id: UUID, types: PayloadTypes) -> dict[str,
     letter = read_dead_letter(link, job_id)
     if letter is None:
         raise NotDead(job_id, job.state)
-    payload, links = _payload(job, letter.payload_text, types)
+    shown, payload = shown_payload(job, letter.payload_text, types)
     return {
         "job": job,
         "code": letter.code,
@@ -46,8 +46,8 @@ def dead_letter_data(link: Link, job_id: UUID, types: PayloadTypes) -> dict[str,
         "discard_reason": letter.discard_reason,
         "attempts": attempts,
         "effects": job_effects(link, job_id),
-        "payload": payload,
-        "links": links,
+        "payload": shown,
+        "links": {} if payload is None else links_of(payload),
     }
 
 
@@ -89,28 +89,3 @@ def _tables(data: dict[str, Any]) -> Iterator[str]:
             for one in data["effects"]
         ]
         yield from table(headers, rows)
-
-
-def _payload(job: JobView, text: str, types: PayloadTypes) -> tuple[Any, dict[str, str]]:
-    """Return what may be shown of a payload, and its class's links."""
-    if is_sealed(text):
-        return _sealed(text), {}
-    try:
-        seen = shape(json.loads(text))
-    except (ValueError, RecursionError):  # a stored row that Python can't read
-        return "can't be read", {}
-    payload_type = types.get((job.kind, job.version))
-    if payload_type is None:
-        return seen, {}
-    try:
-        payload = payload_type.model_validate_json(text)
-        return redacted(payload), links_of(payload)
-    except (ValueError, RecursionError):  # pydantic's own is a ValueError
-        return {"does not fit its class": seen}, {}
-
-
-def _sealed(text: str) -> str:
-    try:
-        return f"sealed (key {read_payload(text).key_id})"
-    except SealBroken:
-        return "sealed, and broken"

@@ -15,10 +15,11 @@ from outbox.cli.tree import show_tree
 from outbox.errors import JobNotFound
 from outbox.explaining import explain_job
 from outbox.masking import masked_line, printable
-from outbox.payload_classes import payload_classes, shown_payload
+from outbox.payload_types import load_payload_types
 from outbox.reading import show_job
 from outbox.searching import JobPage, search_jobs
 from outbox.settings import Settings
+from outbox.showing import read_payload_text, shown_payload
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView
 
 __all__ = ["attempt_row", "error_line", "jobs"]
@@ -126,14 +127,14 @@ def show_command(settings: Settings, job_id: UUID, *, tree: bool, payload: bool,
     if tree:
         show_tree(settings, job_id)
         return
-    classes = payload_classes(modules)
+    types = load_payload_types(modules)
     with connect(settings) as link:
         found = show_job(link, job_id)
         if found is None:
             raise JobNotFound(job_id)
         job, attempts = found
         why = explain_job(link, job)
-        shown = {"payload": shown_payload(link, job_id, classes)} if payload else {}
+        shown = {"payload": shown_payload(job, read_payload_text(link, job), types)[0]} if payload else {}
     data = {"job": job, "attempts": attempts, "waits_for": why.text, "explanation": why, "database_time": why.at}
     show(data | shown, lambda: [*_job_lines(job, attempts, why), *_payload_lines(shown)])
 

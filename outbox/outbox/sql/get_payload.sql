@@ -2,4 +2,4 @@
 -- Transition: none
 -- Parameters: job_id
 -- Locks: none. Index: jobs_pkey.
-SELECT j.kind, j.version, j.payload::text AS payload_text, j.payload_erased_at FROM {schema}.jobs AS j WHERE j.id = CAST(:job_id AS uuid)
+SELECT j.payload::text AS payload_text FROM {schema}.jobs AS j WHERE j.id = CAST(:job_id AS uuid)

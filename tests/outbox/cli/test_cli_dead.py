@@ -128,7 +128,7 @@ def test_a_payload_that_nobody_can_read_is_shown_as_such(run: Any, database: Dat
     (job,) = dead_bills(database, "a")
     database.rows("UPDATE {s}.jobs SET payload = ('[' || repeat('9', 6000) || ']')::jsonb WHERE id = %s", job)
     code, shown, _ = run("dead", "show", job)
-    assert (code, "can't be read" in shown) == (0, True)
+    assert (code, "unreadable" in shown) == (0, True)
 
 
 def test_discard_needs_who_and_why_and_tells_what_is_left(run: Any, database: Database) -> None:
