@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy.orm import Session
 
+from outbox.budgets import spent
 from outbox.ending import park
 from outbox.leasing import claim, refuse
 from outbox.opening import open_job
@@ -245,3 +246,7 @@ def test_a_parked_job_is_refused_by_who_lacks_its_key(desk: Desk) -> None:
     assert (again.attempt, again.charged, again.lease.lease_s) == (2, 1, LEASE_S)
     assert desk.database.rows("SELECT needs_key, last_error FROM {s}.outbox") == [(None, None)]
     assert check_invariants(desk.database) == []
+    # What it waited for its key makes it no older.
+    desk.database.clock.advance(3600)
+    desk.database.rows("UPDATE {s}.jobs SET lease_started_at = {s}.clock()")
+    assert spent(link, [hint.job_id])[hint.job_id].age_s < 60

@@ -160,6 +160,6 @@ def _rotation_lines(rotation: Rotation, *, resumed: bool) -> Iterator[str]:
 
 def _opened_lines(found: list[OpenedThing]) -> Iterator[str]:
     if not found:
-        yield "the job is not sealed"
+        yield "the job is not sealed, or its payload has been erased"
     for thing in found:
         yield f"{printable(thing.name)}: {printable(thing.text, _LINE_CHARACTERS)}"
