@@ -26,6 +26,7 @@ from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, overrun_ending, overrun_reason
 from outbox_consumer.governor import Governor
 from outbox_consumer.heart import Heart, Watch
+from outbox_consumer.horizons import check_inbox_keys
 from outbox_consumer.intake import Inbox, NoHints, Pace, prefetch_for
 from outbox_consumer.isolation.slots import ProcessSlots
 from outbox_consumer.job import Job
@@ -58,6 +59,7 @@ class Consumer:
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
+        check_inbox_keys(registry.handlers(), settings.inbox_keep_s)
         self.settings = settings
         self.counters = Counters()
         self.died = threading.Event()

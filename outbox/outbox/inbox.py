@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
+from outbox.link import Link
 from outbox.side_lookup import beside
 from outbox.statements import Statements, statements_for
 from outbox.writer import AsyncTarget, Target, schema_of, writable
@@ -29,7 +30,7 @@ from outbox_schemas.documents import document_text, read_back
 from outbox_schemas.exactness import text_digest
 from outbox_schemas.names import check_key
 
-__all__ = ["MAX_RESULT_BYTES", "AsyncOnce", "Once", "once", "once_async"]
+__all__ = ["MAX_RESULT_BYTES", "AsyncOnce", "Once", "once", "once_async", "purge_inbox"]
 
 MAX_RESULT_BYTES = 64 * 1024
 MAX_ARGUMENTS_BYTES = 1024 * 1024
@@ -127,6 +128,13 @@ async def once_async(
     if isinstance(target, AsyncSession | AsyncConnection):
         return AsyncOnce(await target.run_sync(lambda inner: _claim(inner, checked, digest, schema)), target)
     raise TypeError(f"once_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+
+
+def purge_inbox(link: Link, keep_s: float, *, batch: int = 1000) -> int:
+    """Delete up to `batch` of the keys that are older than `keep_s` seconds, oldest first, and return how many there
+    were. Keys that a transaction holds just now are passed over.
+    """
+    return len(link.run("purge_inbox", keep_s=keep_s, batch=batch))
 
 
 def _checked(key: str, arguments: Any) -> tuple[str, str]:

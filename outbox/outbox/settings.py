@@ -134,6 +134,8 @@ class Settings(_Section):
     """Type of the hint queues. A queue that exists already keeps its type."""
     keys_file: Path | None = None
     """The key file for sealed jobs, see docs/encryption.md. Unset: sealed jobs are left to others."""
+    inbox_keep_s: Seconds | None = Field(default=None, ge=3600, le=315_360_000)
+    """Seconds for which `once` honours a key; the relay deletes older ones. Unset: for ever. 3600 to 315360000."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important event that is logged."""
     log_format: Literal["text", "json"] = "text"

@@ -22,6 +22,7 @@ NAMES = (
     "looked_at_for_letters",
     "purged",
     "payloads_erased",
+    "inbox_keys_deleted",
 )
 
 

@@ -103,7 +103,7 @@ class _Relay:
         self._spawn("time", self._time())
         hints = [hint_step(self._publisher, settings.relay, counters, self._owed)]
         self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
-        steps = [*upkeep_steps(counters), *purge_steps(settings.retention, counters)]
+        steps = [*upkeep_steps(counters, settings.inbox_keep_s), *purge_steps(settings.retention, counters)]
         self._spawn("upkeep", Keeper("upkeep", self._link("upkeep"), steps, settings.relay, stop=self._stop).run)
         if self._publisher is None:
             log.warning("no AMQP URL is set: the relay keeps time only, and consumers take jobs from the database")

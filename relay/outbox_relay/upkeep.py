@@ -1,4 +1,5 @@
-"""What relays see to beside hints and time, at leisure: letters for jobs that had failed before there were any.
+"""What relays see to beside hints and time, at leisure: letters for jobs that had failed before there were any, and
+inbox keys that nobody has to honour any more.
 
 It has a thread and a connection of its own, so that a long turn of it keeps no lease and no hint waiting.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from outbox.dead_letters import backlog_unfinished, fill_dead_letters
 from outbox.floors import Cadence
+from outbox.inbox import purge_inbox
 from outbox.link import Link
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import RARELY_S, Step
@@ -16,10 +18,15 @@ __all__ = ["upkeep_steps"]
 FILL_BATCH = 5000
 # After so many batches the other steps get their turn.
 FILL_BATCHES = 10
+INBOX_PAUSE_S = 10.0
+INBOX_BATCH = 1000
+INBOX_BATCHES = 10
 
 
-def upkeep_steps(counters: Counters) -> list[Step]:
-    """Return the steps, each of which is bounded in a turn."""
+def upkeep_steps(counters: Counters, inbox_keep_s: float | None = None) -> list[Step]:
+    """Return the steps, each of which is bounded in a turn. `inbox_keep_s`: for how long inbox keys are kept, None for
+    ever.
+    """
     cadence = Cadence(least_pause_s=RARELY_S)
     filled = False
 
@@ -35,4 +42,20 @@ def upkeep_steps(counters: Counters) -> list[Step]:
                 filled = not backlog_unfinished(link)
                 return
 
-    return [letters]
+    return [letters] if inbox_keep_s is None else [letters, _inbox_step(counters, inbox_keep_s)]
+
+
+def _inbox_step(counters: Counters, keep_s: float) -> Step:
+    cadence = Cadence(least_pause_s=INBOX_PAUSE_S)
+
+    def inbox(link: Link) -> None:
+        if not cadence.due:
+            return
+        with cadence.full_look():
+            for _ in range(INBOX_BATCHES):
+                deleted = purge_inbox(link, keep_s, batch=INBOX_BATCH)
+                counters.add("inbox_keys_deleted", deleted)
+                if deleted < INBOX_BATCH:
+                    return
+
+    return inbox

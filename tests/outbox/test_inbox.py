@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_e
 from sqlalchemy.orm import Session
 
 from outbox import InboxKeyConflict, NameRefused, Once, PayloadError, once, once_async
+from outbox.inbox import purge_inbox
 from support.database import Database
 from support.targets import BUSINESS, INSERT
 from support.waiting import until
@@ -178,3 +179,18 @@ def test_a_claim_needs_a_transaction(engine: sa.Engine) -> None:
         once(connection.execution_options(isolation_level="AUTOCOMMIT"), "k", {})
     with pytest.raises(TypeError, match="AsyncSession"):
         asyncio.run(once_async(engine, "k", {}))  # type: ignore[arg-type]
+
+
+def test_only_old_keys_are_purged(database: Database, engine: sa.Engine) -> None:
+    """Oldest first, in batches, by the database's clock; a purged key is free again."""
+    link = database.link()
+    with engine.begin() as connection:
+        for key in ("a", "b", "c"):
+            once(connection, key, {})
+    database.clock.advance(7200)
+    with engine.begin() as connection:
+        once(connection, "young", {})
+    assert [purge_inbox(link, 3600, batch=2) for _ in range(3)] == [2, 1, 0]
+    assert database.rows("SELECT key FROM {s}.inbox") == [("young",)]
+    with engine.begin() as connection:
+        assert once(connection, "a", {"other": 1}).first

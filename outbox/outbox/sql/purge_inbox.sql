@@ -1,0 +1,11 @@
+-- Purpose: delete the inbox keys that nobody has to honour any more, oldest first.
+-- Transition: none
+-- Parameters: keep_s (keys younger than this stay), batch
+-- Locks: the keys' rows, SKIP LOCKED. Index: inbox_age, in its own order; inbox_pkey.
+DELETE FROM {schema}.inbox AS i
+WHERE i.key = ANY (ARRAY(
+  SELECT o.key FROM {schema}.inbox AS o
+  WHERE o.created_at < {schema}.clock() - make_interval(secs => CAST(:keep_s AS float8))
+  ORDER BY o.created_at LIMIT CAST(:batch AS integer) FOR UPDATE SKIP LOCKED
+))
+RETURNING i.key

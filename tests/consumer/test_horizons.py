@@ -1,0 +1,63 @@
+"""Keys must live as long as what relies on them: checked when handlers are defined and when a consumer starts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outbox_consumer import RetryPolicy
+from outbox_consumer.horizons import check_inbox_keys
+from outbox_consumer.registry import Registry
+from outbox_consumer.runtime import Consumer
+from outbox_schemas import HandlerError, SettingsError
+from support.consuming import Desk, handler
+
+SHORT: dict[str, Any] = {"max_runtime": 60, "retry": RetryPolicy(max_attempts=3, base=timedelta(seconds=40))}
+
+
+def test_the_longest_course_counts_all_waits_and_runs() -> None:
+    """Three runs of a minute, and longest waits of 40 and 80 seconds between them."""
+    assert SHORT["retry"].longest_course(timedelta(minutes=1)) == timedelta(seconds=3 * 60 + 40 + 80)
+
+
+def test_a_key_that_retries_outlive_is_refused_with_the_handler() -> None:
+    """The provider forgets before the last attempt could have been made: the class is not accepted."""
+    handler(effect_key_lifetime=timedelta(seconds=300), **SHORT)
+    with pytest.raises(HandlerError, match=r"effect_key_lifetime.*shorter than its retries"):
+        handler(effect_key_lifetime=timedelta(seconds=299), **SHORT)
+    with pytest.raises(HandlerError, match="effect_key_lifetime must be a timedelta"):
+        handler(effect_key_lifetime=86_400, **SHORT)
+
+
+def test_inbox_keys_that_retries_outlive_are_refused_at_the_start(desk: Desk) -> None:
+    """The longest of the loaded handlers counts, and the error names it, the limit and the remedy."""
+    short, usual = handler(**SHORT), handler()
+    check_inbox_keys([short], 300)
+    check_inbox_keys([short, usual], None)
+    with pytest.raises(SettingsError, match=r"inbox_keep_s \(3600 s\) is shorter than the retries of Scripted"):
+        Consumer(desk.settings().model_copy(update={"inbox_keep_s": 3600.0}), Registry([usual]))
+
+
+def test_a_forgotten_key_parks_the_job_instead(desk: Desk) -> None:
+    """Where time passed otherwise, `resend` doesn't send under a key that the other side may have forgotten."""
+    sent: list[str] = []
+
+    def handle(job: Any, _payload: Any) -> None:
+        def send(key: str, _request: Any) -> None:
+            sent.append(key)
+            desk.database.clock.advance(301)
+            raise TimeoutError
+
+        job.effect("charge", {}, send=send, on_uncertain="resend")
+
+    desk.database.clock.stop()
+    declared = SHORT | {"lease": 60, "retry": RetryPolicy(max_attempts=3, base=timedelta(0), cap=timedelta(0))}
+    tested = handler(handle, effect_key_lifetime=timedelta(seconds=300), **declared)
+    [job_id] = desk.submit("a")
+    desk.start(tested)
+    desk.done(1, "failed")
+    assert len(sent) == 1
+    assert desk.last_error(job_id)[1] == "effect_on_hold"
+    assert "effect_key_lifetime" in desk.last_error(job_id)[2]
