@@ -116,8 +116,8 @@ class BaseHandler(Generic[P]):
         longest = cls.retry.longest_course(cls.max_runtime)
         if lifetime < longest:
             raise HandlerError(
-                f"{name} ({lifetime}) is shorter than its retries can take ({longest}); lower max_attempts or cap of "
-                "its RetryPolicy, or max_runtime"
+                f"{name} ({lifetime}) is shorter than its retries can take ({longest}); lower max_age of its "
+                "RetryPolicy, or max_runtime"
             )
 
     @classmethod

@@ -29,5 +29,5 @@ def check_inbox_keys(handlers: Iterable[AnyHandler], keep_s: float | None) -> No
     if longest[late] > timedelta(seconds=keep_s):
         raise SettingsError(
             f"inbox_keep_s ({keep_s:g} s) is shorter than the retries of {late.__qualname__} can take "
-            f"({longest[late].total_seconds():g} s); raise it, or lower that handler's max_attempts, cap or max_runtime"
+            f"({longest[late].total_seconds():g} s); raise it, or lower that handler's max_age or max_runtime"
         )

@@ -79,11 +79,13 @@ class RetryPolicy:
         return min(max(drawn, at_least_s if math.isfinite(at_least_s) else 0.0), self.cap.total_seconds())
 
     def longest_course(self, max_runtime: timedelta) -> timedelta:
-        """Return the longest time from the start of a job's first attempt to the end of its last, each within
-        `max_runtime`. A queue that stands still may add to it.
+        """Return the longest time from a job's first claim to the end of its last attempt, each within `max_runtime`:
+        all waits and runs, or `max_age` and the run that starts just before it. A redrive begins anew.
         """
         waits_s = sum(self.longest_wait_s(failures) for failures in range(1, self.max_attempts))
-        return timedelta(seconds=waits_s) + self.max_attempts * max_runtime
+        throttled = (self.max_throttled - 1) * (self.cap + max_runtime)
+        until_last = timedelta(seconds=waits_s) + throttled + (self.max_attempts - 1) * max_runtime
+        return min(until_last, self.max_age) + max_runtime
 
     def exhausted(self, charged: int, max_attempts: int) -> bool:
         """Tell whether `charged` attempts use up `max_attempts`, the limit that the job itself carries since its

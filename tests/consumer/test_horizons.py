@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,12 +15,19 @@ from outbox_consumer.runtime import Consumer
 from outbox_schemas import HandlerError, SettingsError
 from support.consuming import Desk, handler
 
-SHORT: dict[str, Any] = {"max_runtime": 60, "retry": RetryPolicy(max_attempts=3, base=timedelta(seconds=40))}
+POLICY = RetryPolicy(max_attempts=3, max_throttled=1, base=timedelta(seconds=40))
+SHORT: dict[str, Any] = {"max_runtime": 60, "retry": POLICY}
 
 
 def test_the_longest_course_counts_all_waits_and_runs() -> None:
-    """Three runs of a minute, and longest waits of 40 and 80 seconds between them."""
-    assert SHORT["retry"].longest_course(timedelta(minutes=1)) == timedelta(seconds=3 * 60 + 40 + 80)
+    """Three runs of a minute, longest waits of 40 and 80 seconds between them, what throttling adds, and no more than
+    the maximum age.
+    """
+    minute = timedelta(minutes=1)
+    assert POLICY.longest_course(minute) == timedelta(seconds=3 * 60 + 40 + 80)
+    throttled = replace(POLICY, max_throttled=3, cap=timedelta(seconds=60))
+    assert throttled.longest_course(minute) == timedelta(seconds=3 * 60 + 40 + 60 + 2 * (60 + 60))
+    assert replace(throttled, max_age=timedelta(seconds=300)).longest_course(minute) == timedelta(seconds=360)
 
 
 def test_a_key_that_retries_outlive_is_refused_with_the_handler() -> None:
@@ -53,7 +61,8 @@ def test_a_forgotten_key_parks_the_job_instead(desk: Desk) -> None:
         job.effect("charge", {}, send=send, on_uncertain="resend")
 
     desk.database.clock.stop()
-    declared = SHORT | {"lease": 60, "retry": RetryPolicy(max_attempts=3, base=timedelta(0), cap=timedelta(0))}
+    now = replace(POLICY, base=timedelta(0), cap=timedelta(0))
+    declared = SHORT | {"lease": 60, "retry": now}
     tested = handler(handle, effect_key_lifetime=timedelta(seconds=300), **declared)
     [job_id] = desk.submit("a")
     desk.start(tested)
