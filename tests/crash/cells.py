@@ -9,6 +9,7 @@ from typing import Any
 
 from crash import environment, unfenced
 from crash.processes import Armed
+from crash.purging import purge_at
 from crash.rotation import rotation_at
 from crash.scripts import WILL_WRITE, Wake, canceller_at, consumer_at, relay_at, relay_in_recovery, writer_at
 from crash.workload import KINDS, LEDGERED, ON_THREADS, Concurrent, Noticed
@@ -57,6 +58,7 @@ _CONSUMER = (
     _B.CONSUMER_AFTER_COMMIT,
     _B.CONSUMER_BEFORE_HEARTBEAT,
 )
+_PURGE = (_B.PURGE_BEFORE_COMMIT, _B.PURGE_AFTER_COMMIT)
 _ROTATION = (_B.KEYS_BEFORE_COMMIT, _B.KEYS_AFTER_COMMIT)
 _AMID = (_B.CONSUMER_BEFORE_HANDLE, _B.CONSUMER_AFTER_EXTERNAL_EFFECT, _B.CONSUMER_AFTER_HANDLE)
 _EFFECT = (_B.EFFECT_BEFORE_PENDING, _B.EFFECT_AFTER_PENDING, _B.EFFECT_AFTER_SEND, _B.EFFECT_AFTER_CONFIRM)
@@ -96,6 +98,7 @@ def _barrier_cells() -> Iterable[Cell]:
         yield from (_at(relay_in_recovery, barrier, action) for barrier in _RECOVERY)
         yield from (_at(canceller_at, barrier, action) for barrier in _CANCEL)
         yield from (_at(rotation_at, barrier, action, 2) for barrier in _ROTATION)
+        yield from (_at(purge_at, barrier, action, 2) for barrier in _PURGE)
         yield from (_consumer(barrier, action) for barrier in (*_WITH_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, broker=False) for barrier in (*_WITHOUT_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, 5) for barrier in _LATER)
