@@ -184,6 +184,8 @@ def test_a_cancel_ends_the_wait(database: Database, link: Link, engine: sa.Engin
     job_id = wait_for(database, ids_of([claimed]))
     with engine.begin() as connection:
         assert cancel(connection, job_id, by="me", reason="x").won
+    assert due(link) == []
+    assert database.count("join_members WHERE seen IS NULL") == 0, "what nobody awaits would never be purged"
     complete(link, [claimed.lease])
     assert due(link) == []
     assert look(database, job_id).state is JobState.CANCELLED

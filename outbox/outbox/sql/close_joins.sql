@@ -24,9 +24,15 @@ WITH mine AS MATERIALIZED (
   UPDATE {schema}.outbox AS o SET due_at = d.run_at, order_key = d.run_at - d.priority * interval '1 minute'
   FROM due AS d WHERE o.job_id = d.id AND o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h))
   RETURNING o.job_id
+), closed AS (
+  UPDATE {schema}.joins AS s
+  SET closed_at = {schema}.clock(), outcome = CASE WHEN d.id IS NULL THEN 'moot' ELSE 'started' END
+  FROM mine AS i LEFT JOIN due AS d ON d.id = i.job_id
+  WHERE s.job_id = i.job_id AND (d.id IS NOT NULL OR NOT i.waits)
+  RETURNING s.job_id, s.outcome
+), let_go AS (
+  -- Nobody awaits them any more: a purge keeps what is awaited.
+  UPDATE {schema}.join_members AS m SET seen = 'moot'
+  WHERE m.join_id = ANY (ARRAY(SELECT c.job_id FROM closed AS c WHERE c.outcome = 'moot')) AND m.seen IS NULL
 )
-UPDATE {schema}.joins AS s
-SET closed_at = {schema}.clock(), outcome = CASE WHEN d.id IS NULL THEN 'moot' ELSE 'started' END
-FROM mine AS i LEFT JOIN due AS d ON d.id = i.job_id
-WHERE s.job_id = i.job_id AND (d.id IS NOT NULL OR NOT i.waits)
-RETURNING s.job_id, s.outcome
+SELECT c.job_id, c.outcome FROM closed AS c
