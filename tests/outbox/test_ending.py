@@ -11,11 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import cancel
-from outbox.ending import Failure, complete, complete_within, fail, hand_back, outcomes, retry
+from outbox.ending import Course, Failure, complete, complete_within, fail, hand_back, outcomes, retry
 from outbox.keeping import recover_leases
 from outbox.leasing import Lease
 from outbox.link import Link
-from outbox_schemas import JobState, Outcome
+from outbox.reading import list_attempts
+from outbox_schemas import FailedBecause, JobState, Outcome
 from support.database import Database
 from support.jobs import BROKEN, RIVAL, WORKER, history, look, release_all, running, submit, take
 from support.waiting import until
@@ -275,3 +276,33 @@ def everything(database: Database) -> list[object]:
         database.rows(f"SELECT x.xmin::text, x.* FROM {{s}}.{table} AS x ORDER BY 2, 3")
         for table in ("jobs", "outbox", "attempts", "audit", "checkpoints")
     ]
+
+
+def test_the_course_of_an_attempt_is_kept(database: Database, link: Link) -> None:
+    """When it started, how far it came and what effects it touched, by every statement that ends one."""
+    database.clock.stop()
+    jobs = running(database, link, 5)
+    database.clock.advance(10)
+    leases = [item.lease for item in jobs]
+    course = Course(4.0, "started", ["mail", "charge"])
+    retry(link, [(leases[0], BROKEN, 0)], [course])
+    fail(link, [(leases[1], BROKEN)], [course], because=[FailedBecause.UNKNOWN_EXHAUSTED])
+    complete(link, [leases[2]], started_s=[4.0], effects=[course.effects_text])
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        assert complete_within(connection, database.statements, leases[3], course)
+    hand_back(link, [leases[4]])
+    found = [list_attempts(link, lease.job_id)[0] for lease in leases]
+    started = [one.started_at and (one.started_at - one.claimed_at).total_seconds() for one in found]
+    assert started == [4.0, 4.0, 4.0, 4.0, None]
+    assert [one.reached for one in found] == ["started", "started", "done", "done", "claimed"]
+    assert [one.effects_touched for one in found] == [("mail", "charge")] * 4 + [None]
+    assert [one.failed_because for one in found] == [None, "unknown_exhausted", None, None, None]
+
+
+def test_no_attempt_starts_after_its_end(database: Database, link: Link) -> None:
+    """A worker's stopwatch may run faster than the database's clock."""
+    database.clock.stop()
+    (mine,) = running(database, link)
+    retry(link, [(mine.lease, BROKEN, 0)], [Course(3600.0, "started")])
+    (only,) = list_attempts(link, mine.lease.job_id)
+    assert only.started_at == only.ended_at == only.claimed_at

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from outbox.cli.jobs import attempt_row, error_line
+from outbox.cli.attempts import attempt_lines
+from outbox.cli.jobs import error_line
 from outbox.cli.output import instant, table
 from outbox.dead_letters import read_dead_letter
 from outbox.errors import JobNotFound, NotDead
@@ -79,8 +80,7 @@ def dead_letter_lines(data: dict[str, Any]) -> Iterator[str]:
 def _tables(data: dict[str, Any]) -> Iterator[str]:
     if data["attempts"]:
         yield ""
-        headers = ["ATTEMPT", "OUTCOME", "WORKER", "HOST", "CLAIMED", "ENDED", "ERROR"]
-        yield from table(headers, [attempt_row(attempt) for attempt in data["attempts"]])
+        yield from attempt_lines(data["attempts"])
     if data["effects"]:
         yield ""
         headers = ["EFFECT", "STATE", "SENDS", "SETTLED BY", "REMOTE ID", "ERROR", "BEGUN"]

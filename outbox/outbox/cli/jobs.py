@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from outbox.cli.attempts import history_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
@@ -16,13 +17,13 @@ from outbox.errors import JobNotFound
 from outbox.explaining import explain_job
 from outbox.masking import masked_line, printable
 from outbox.payload_types import load_payload_types
-from outbox.reading import show_job
+from outbox.reading import list_refusals, show_job
 from outbox.searching import JobPage, search_jobs
 from outbox.settings import Settings
 from outbox.showing import read_payload_text, shown_payload
-from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView
+from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView, RefusalView
 
-__all__ = ["attempt_row", "error_line", "jobs"]
+__all__ = ["error_line", "jobs"]
 
 MESSAGE_LIMIT = 300
 PAYLOAD_LINES = 500
@@ -134,9 +135,17 @@ def show_command(settings: Settings, job_id: UUID, *, tree: bool, payload: bool,
             raise JobNotFound(job_id)
         job, attempts = found
         why = explain_job(link, job)
+        refusals = list_refusals(link, job_id)
         shown = {"payload": shown_payload(job, read_payload_text(link, job), types)[0]} if payload else {}
-    data = {"job": job, "attempts": attempts, "waits_for": why.text, "explanation": why, "database_time": why.at}
-    show(data | shown, lambda: [*_job_lines(job, attempts, why), *_payload_lines(shown)])
+    data = {
+        "job": job,
+        "attempts": attempts,
+        "refusals": refusals,
+        "waits_for": why.text,
+        "explanation": why,
+        "database_time": why.at,
+    }
+    show(data | shown, lambda: [*_job_lines(job, attempts, refusals, why), *_payload_lines(shown)])
 
 
 @jobs.command("explain")
@@ -156,7 +165,9 @@ def explain_command(settings: Settings, job_id: UUID) -> None:
 jobs.add_command(cancel_command)
 
 
-def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> Iterator[str]:
+def _job_lines(
+    job: JobView, attempts: list[AttemptView], refusals: list[RefusalView], why: Explanation
+) -> Iterator[str]:
     facts: dict[str, object] = {
         "job": job.id,
         "state": job.state,
@@ -166,7 +177,7 @@ def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> I
         "tenant": job.tenant,
         "queue": f"{job.queue} (priority {job.priority})",
         "attempts": f"{job.attempt_count} of {job.max_attempts or 'as many as its handler allows'}"
-        + (f", {job.uncharged_attempts} handed back uncharged" if job.uncharged_attempts else ""),
+        + (f", {job.uncharged_attempts} of them uncharged" if job.uncharged_attempts else ""),
         "created": instant(job.created_at),
         "run at": instant(job.run_at),
         "deadline": instant(job.deadline_at),
@@ -174,6 +185,8 @@ def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> I
         "first error": error_line(job.first_error),
         "last error": error_line(job.last_error),
     }
+    if job.failed_because is not None:
+        facts["no retry"] = job.failed_because
     if job.owed is not None and job.owed.progress is not None:
         facts["progress"] = job.owed.progress
     if job.parent_id is not None:
@@ -188,10 +201,7 @@ def _job_lines(job: JobView, attempts: list[AttemptView], why: Explanation) -> I
         facts["by then"] = job.cancelled_after.sentence
     for name, value in facts.items():
         yield f"{name + ':':<13}{printable(str(value), MESSAGE_LIMIT)}"
-    if attempts:
-        yield ""
-        headers = ["ATTEMPT", "OUTCOME", "WORKER", "HOST", "CLAIMED", "ENDED", "ERROR"]
-        yield from table(headers, [attempt_row(attempt) for attempt in attempts])
+    yield from history_lines(attempts, refusals)
 
 
 def _payload_lines(shown: dict[str, object]) -> Iterator[str]:
@@ -200,20 +210,6 @@ def _payload_lines(shown: dict[str, object]) -> Iterator[str]:
         text = json.dumps(shown["payload"], indent=2, ensure_ascii=False)
         for line in ["payload:", *text.splitlines()[:PAYLOAD_LINES]]:
             yield line[: len(line) - len(line.lstrip())] + masked_line(line, MESSAGE_LIMIT)
-
-
-def attempt_row(attempt: AttemptView) -> list[object]:
-    """Return an ended attempt's cells: number, outcome, worker, host, claimed, ended, error."""
-    error = masked_line(f"{attempt.error_code}: {attempt.error_message}") if attempt.error_code else None
-    return [
-        attempt.number,
-        attempt.outcome,
-        attempt.worker,
-        attempt.host,
-        attempt.claimed_at,
-        attempt.ended_at,
-        error,
-    ]
 
 
 def error_line(error: ErrorView | None) -> str:

@@ -28,7 +28,7 @@ KEEPING = (
     f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING} {SETS}"
 )
 CLAIMING = "claim own_claims refuse"
-ENDING = "complete complete_one same_transaction retry fail attempt_outcomes lease_ends"
+ENDING = "complete complete_one same_transaction retry fail attempt_outcomes lease_ends spent_budgets record_refusals"
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
 WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
 DEAD = "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard"
@@ -46,7 +46,7 @@ USED_BY = {
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox {PURGING}",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
-    "list_attempts job_tree queue_overview read_clock surroundings "
+    "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} list_processes hold_job hold_jobs cancellable read_traces cancel "
     f"write_audit get_payload preview_purge {PURGING}",
 }

@@ -1,0 +1,49 @@
+"""A job's history as the command line tells it: its ended attempts, and the writes that came too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from outbox.cli.output import table
+from outbox.masking import masked_line
+from outbox_schemas import AttemptView, RefusalView
+
+__all__ = ["attempt_lines", "history_lines"]
+
+_HEADERS = ["ATTEMPT", "OUTCOME", "REACHED", "WORKER", "HOST", "CLAIMED", "STARTED", "ENDED", "EFFECTS", "ERROR"]
+
+
+def attempt_lines(attempts: Sequence[AttemptView]) -> list[str]:
+    """Return a table of ended attempts; no lines if there are none."""
+    return table(_HEADERS, [_row(attempt) for attempt in attempts]) if attempts else []
+
+
+def history_lines(attempts: Sequence[AttemptView], refusals: Sequence[RefusalView]) -> Iterator[str]:
+    """Yield the table of ended attempts and that of refused writes, each behind an empty line; what is empty is left
+    out.
+    """
+    if attempts:
+        yield ""
+        yield from attempt_lines(attempts)
+    if refusals:
+        yield ""
+        yield "refused writes, of attempts that had lost their lease:"
+        yield from table(
+            ["ATTEMPT", "AT", "WRITE", "WORKER"], [[one.attempt, one.at, one.what, one.worker] for one in refusals]
+        )
+
+
+def _row(attempt: AttemptView) -> list[object]:
+    error = masked_line(f"{attempt.error_code}: {attempt.error_message}") if attempt.error_code else None
+    return [
+        attempt.number,
+        attempt.outcome,
+        attempt.reached,
+        attempt.worker,
+        attempt.host,
+        attempt.claimed_at,
+        attempt.started_at,
+        attempt.ended_at,
+        ", ".join(attempt.effects_touched or ()) or None,
+        error,
+    ]

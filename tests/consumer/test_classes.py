@@ -1,0 +1,275 @@
+"""The classes of failure, each on its own path, as the rows show it: for real handlers against a real database."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from outbox.reading import list_attempts, list_refusals
+from outbox_consumer import RetryableError, RetryBudget, RetryPolicy, TerminalError, ThrottledError, classifying
+from support.consuming import Desk, async_handler, handler
+from support.invariants import check_invariants
+from support.waiting import until
+
+SOON: dict[str, Any] = {"base": timedelta(0), "cap": timedelta(0)}
+
+
+def raising(make: Any) -> Any:
+    """Return a handler's body that raises what `make` makes for each attempt."""
+
+    def handle(job: Any, _payload: Any) -> None:
+        raise make(job.attempt)
+
+    return handle
+
+
+def row(desk: Desk, job_id: Any) -> tuple[Any, ...]:
+    """Return a job's reason, last code, attempts, and those that use up no try."""
+    query = "SELECT failed_because, last_error_code, attempt_count, uncharged_attempts FROM {s}.jobs WHERE id = %s"
+    found: tuple[Any, ...] = desk.database.rows(query, job_id)[0]
+    return found
+
+
+PATHS: list[tuple[str, RetryPolicy, Any, tuple[Any, ...]]] = [
+    (
+        "terminal",
+        RetryPolicy(**SOON),
+        lambda _: TerminalError("no", code="card_declined"),
+        ("terminal", "card_declined", 1, 0),
+    ),
+    (
+        "retryable",
+        RetryPolicy(max_attempts=4, **SOON),
+        lambda _: RetryableError(),
+        ("attempts_exhausted", "retryable", 4, 0),
+    ),
+    ("known", RetryPolicy(max_attempts=2, **SOON), lambda _: TimeoutError(), ("attempts_exhausted", "timeout", 2, 0)),
+    ("unknown", RetryPolicy(max_unknown=2, **SOON), lambda _: KeyError(), ("unknown_exhausted", "KeyError", 2, 0)),
+    (
+        "throttled",
+        RetryPolicy(max_attempts=1, max_throttled=3, **SOON),
+        lambda _: ThrottledError(retry_after=0),
+        ("throttled_exhausted", "throttled", 3, 2),
+    ),
+    (
+        "throttled, then something else",
+        RetryPolicy(max_attempts=1, **SOON),
+        lambda attempt: ThrottledError(retry_after=0) if attempt < 4 else RetryableError(),
+        ("attempts_exhausted", "retryable", 4, 3),
+    ),
+    (
+        "unknown among others",
+        RetryPolicy(max_unknown=2, **SOON),
+        lambda attempt: ValueError() if attempt in (2, 5) else RetryableError(),
+        ("unknown_exhausted", "ValueError", 5, 0),
+    ),
+]
+
+
+@pytest.mark.parametrize(("policy", "make", "expected"), [path[1:] for path in PATHS], ids=[path[0] for path in PATHS])
+def test_each_class_takes_its_own_path(desk: Desk, policy: RetryPolicy, make: Any, expected: tuple[Any, ...]) -> None:
+    """Which budget ends the job, after how many attempts, of which so many used up no try."""
+    desk.start(handler(raising(make), retry=policy))
+    [job_id] = desk.submit("a")
+    desk.done(1, "failed")
+    assert row(desk, job_id) == expected
+    last = list_attempts(desk.database.link(), job_id)[-1]
+    assert (last.failed_because, last.error_code) == expected[:2]
+    assert check_invariants(desk.database) == []
+
+
+def test_counts_come_from_the_history_alone(desk: Desk) -> None:
+    """Each failure in a consumer of its own: what one process has seen is nothing to the next."""
+    policy = RetryPolicy(max_unknown=3, **SOON)
+    [job_id] = desk.submit("a")
+    for failures in range(1, 4):
+        running = desk.start(handler(raising(lambda _: KeyError()), retry=policy))
+        until(lambda least=failures: len(failed(desk, job_id)) >= least)
+        running.stop()
+    assert desk.state(job_id) == "failed"
+    assert failed(desk, job_id) == ["retried", "retried", "failed"]
+    assert row(desk, job_id)[:2] == ("unknown_exhausted", "KeyError")
+
+
+def failed(desk: Desk, job_id: Any) -> list[str]:
+    """Return the outcomes of a job's failures; a consumer that stops may have handed back what it had just claimed."""
+    return [outcome for outcome in desk.outcomes(job_id) if outcome != "handed_back"]
+
+
+def test_a_job_that_is_too_old_is_not_tried_again(desk: Desk) -> None:
+    """Age counts from the first claim, by the database's clock, also for throttled attempts."""
+    desk.database.clock.stop()
+    policy = RetryPolicy(max_age=timedelta(minutes=10), **SOON)
+
+    def handle(job: Any, _payload: Any) -> None:
+        if job.attempt == 3:
+            desk.database.clock.advance(601)
+        raise ThrottledError(retry_after=0)
+
+    desk.start(handler(handle, retry=policy, lease=7200))
+    [job_id] = desk.submit("a")
+    desk.done(1, "failed")
+    assert row(desk, job_id) == ("age_exhausted", "throttled", 3, 2)
+
+
+@pytest.mark.parametrize("wait_s", [5, 3600])
+def test_no_try_starts_past_the_deadline(desk: Desk, wait_s: float) -> None:
+    """If the next try can't start before it, the job fails now; the attempt keeps its own error."""
+    deadline = desk.database.clock.now() + timedelta(seconds=1000)
+    policy = RetryPolicy(max_attempts=2, **(SOON | {"cap": timedelta(days=1)}))
+    desk.start(handler(raising(lambda _: ThrottledError("busy", retry_after=wait_s)), retry=policy))
+    [job_id] = desk.submit("a", deadline=deadline)
+    if wait_s < 1000:
+        until(lambda: desk.outcomes(job_id) == ["retried"])
+        assert desk.state(job_id) == "ready"
+        return
+    desk.done(1, "failed")
+    assert row(desk, job_id)[:2] == ("deadline_exceeded", "deadline_exceeded")
+    [attempt] = list_attempts(desk.database.link(), job_id)
+    assert (attempt.outcome, attempt.error_class, attempt.error_message) == ("failed", "throttled", "busy")
+    assert desk.database.count("outbox") == 0
+    assert check_invariants(desk.database) == []
+
+
+class GatewayError(Exception):
+    """A dependency's own error."""
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_handlers_classify_comes_first(desk: Desk, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its answer counts, with the original's text and place; None leaves it to the map; what it breaks is unknown."""
+
+    def classify(_self: Any, error: Exception) -> Any:
+        if isinstance(error, GatewayError):
+            return TerminalError(code="card_declined")
+        if isinstance(error, ZeroDivisionError):
+            raise SystemExit("classify is broken")
+        return "nonsense" if isinstance(error, KeyError) else None
+
+    errors = {
+        "own": GatewayError("do not honour"),
+        "map": psycopg.errors.SerializationFailure("x"),
+        "raises": ZeroDivisionError("x"),
+        "nonsense": KeyError("x"),
+    }
+
+    def handle(_job: Any, payload: Any) -> None:
+        raise errors[payload.name]
+
+    async def handle_async(job: Any, payload: Any) -> None:
+        handle(job, payload)
+
+    for what in ("classify failed", "classify returned a str"):
+        classifying._quiet.forget(f"Scripted.{what}")  # the log is silent for a while after the same
+    once = RetryPolicy(max_attempts=1, **SOON)
+    made = handler(handle, retry=once, classify=classify)
+    if kind == "async":
+        made = async_handler(handle_async, payload=desk.task, retry=once, classify=classify)
+    desk.start(made)
+    ids = dict(zip(errors, desk.submit(*errors), strict=True))
+    desk.done(4, "failed")
+    found = {name: desk.last_error(job_id)[:2] for name, job_id in ids.items()}
+    assert found == {
+        "own": ("terminal", "card_declined"),
+        "map": ("retryable", "sqlstate_40001"),
+        "raises": ("unknown", "ZeroDivisionError"),
+        "nonsense": ("unknown", "KeyError"),
+    }
+    assert desk.last_error(ids["own"])[2] == "GatewayError: do not honour"
+    said = [record for record in caplog.records if record.message == "an error could not be classified"]
+    assert {record.levelno for record in said} == {logging.ERROR}
+    assert len(said) == 2
+
+
+def test_retry_budget_costs_a_first_attempt_nothing_and_a_later_one_a_query(desk: Desk) -> None:
+    """What is left is told of the budgets, the age and the deadline."""
+    told: list[RetryBudget] = []
+    policy = RetryPolicy(max_attempts=4, max_unknown=3, max_throttled=9, max_age=timedelta(hours=1), **SOON)
+
+    def handle(job: Any, _payload: Any) -> None:
+        engine, job._engine = job._engine, None if job.attempt == 1 else job._engine
+        told.append(job.retry_budget)
+        assert job.retry_budget is told[-1]
+        job._engine = engine
+        raise ThrottledError(retry_after=0) if job.attempt == 2 else KeyError()
+
+    desk.start(handler(handle, retry=policy))
+    deadline = desk.database.clock.now() + timedelta(minutes=5)
+    desk.submit("a", deadline=deadline)
+    desk.done(1, "failed")
+    assert [(one.attempts, one.unknown, one.throttled) for one in told] == [(3, 2, 8), (2, 1, 8), (2, 1, 7), (1, 0, 7)]
+    assert all(0 < one.seconds_left() <= 300 for one in told)
+    assert all(3500 < one.age_s <= 3600 for one in told)
+
+
+def test_the_history_says_when_it_started_and_how_far_it_came(desk: Desk) -> None:
+    """Success, a failure in `handle`, and one in `apply`."""
+
+    def handle(_job: Any, payload: Any) -> None:
+        if payload.name == "handle":
+            raise TerminalError("no")
+
+    def apply(_session: Any, job: Any, _result: Any) -> None:
+        if job.logical_key == "apply":
+            raise TerminalError("no")
+
+    desk.start(handler(handle, apply))
+    ids = dict(zip(("done", "handle", "apply"), desk.submit("done", "handle", "apply"), strict=True))
+    desk.done(2, "failed")
+    desk.done(1)
+    link = desk.database.link()
+    found = {name: list_attempts(link, job_id)[0] for name, job_id in ids.items()}
+    assert {name: one.reached for name, one in found.items()} == {
+        "done": "done",
+        "handle": "started",
+        "apply": "applying",
+    }
+    for one in found.values():
+        assert one.started_at is not None
+        assert one.claimed_at <= one.started_at <= one.ended_at
+
+
+def test_refused_writes_are_kept_with_their_job(desk: Desk) -> None:
+    """A worker that wakes up after its lease leaves a trace: which attempt wanted what."""
+    gate = desk.gate()
+
+    def handle(job: Any, payload: Any) -> None:
+        if job.attempt > 1:
+            return
+        gate.wait(job)
+        if payload.name == "fails":
+            raise ValueError
+        if payload.name == "writes":
+            with job.transaction():
+                pass
+
+    running = desk.start(handler(handle), heartbeat_s=30)
+    ids = dict(zip(("ends", "fails", "writes"), desk.submit("ends", "fails", "writes"), strict=True))
+    gate.holds(3)
+    for job_id in ids.values():
+        desk.take_lease(job_id)
+    gate.open()
+    until(lambda: desk.database.count("refusals") == 3)
+    link = desk.database.link()
+    found = {name: [(one.attempt, one.what) for one in list_refusals(link, job_id)] for name, job_id in ids.items()}
+    assert found == {"ends": [(1, "succeed")], "fails": [(1, "retry")], "writes": [(1, "transaction")]}
+    assert running.counted("stale_writes_refused") == 3
+
+
+def test_what_can_not_be_kept_of_refused_writes_hurts_nobody(desk: Desk) -> None:
+    """Without the table, or the right to it, the consumer goes on."""
+    gate = desk.gate()
+    desk.database.rows("DROP TABLE {s}.refusals")
+    running = desk.start(handler(lambda job, _payload: gate.wait(job) if job.attempt == 1 else None), heartbeat_s=30)
+    [job_id] = desk.submit("a")
+    gate.holds(1)
+    desk.take_lease(job_id)
+    gate.open()
+    until(lambda: running.counted("stale_writes_refused") == 1)
+    desk.done(1)
+    desk.submit("b")
+    desk.done(2)
