@@ -58,8 +58,8 @@ def test_a_redrive_begins_a_new_budget_and_goes_on_numbering(database: Database,
     database.clock.advance(1000)
     database.rows(
         "WITH again AS (UPDATE {s}.jobs SET state = 'ready', finished_at = NULL, failed_because = NULL, "
-        "run_at = {s}.clock(), budget_start = attempt_count, uncharged_attempts = attempt_count RETURNING id, queue, tenant) "
-        "INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at) "
+        "run_at = {s}.clock(), budget_start = attempt_count, uncharged_attempts = attempt_count "
+        "RETURNING id, queue, tenant) INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at) "
         "SELECT id, queue, tenant, {s}.clock(), {s}.clock() FROM again"
     )
     release_all(link)

@@ -18,7 +18,7 @@ WITH fenced AS (
 INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
   started_at, ended_at, outcome, effects_touched)
 SELECT j.id, j.attempt_count, j.token, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.released_at,
-  j.lease_started_at, least(j.lease_started_at + make_interval(secs => CAST(:started_s AS float8)), j.finished_at), j.finished_at,
+  j.lease_started_at, CASE WHEN CAST(:started_s AS float8) IS NOT NULL THEN least(j.lease_started_at + make_interval(secs => CAST(:started_s AS float8)), j.finished_at) END, j.finished_at,
   'succeeded', string_to_array(CAST(:effects AS text), E'\x1f')
 FROM finished AS j
 RETURNING CAST(pg_current_xact_id() AS text) AS transaction_id,

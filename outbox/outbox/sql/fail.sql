@@ -29,7 +29,7 @@ WITH ended AS MATERIALIZED (
 INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
   started_at, ended_at, reached, outcome, failed_because, error_class, error_code, error_message, traceback, effects_touched)
 SELECT b.id, b.attempt_count, m.token, b.lease_owner, b.lease_host, b.lease_worker_version, b.lease_handler_version, m.released_at,
-  b.lease_started_at, least(b.lease_started_at + make_interval(secs => m.started_s), b.now), b.now, m.reached, 'failed', m.because,
+  b.lease_started_at, CASE WHEN m.started_s IS NOT NULL THEN least(b.lease_started_at + make_interval(secs => m.started_s), b.now) END, b.now, m.reached, 'failed', m.because,
   m.error_class, m.error_code, m.error_message, m.traceback, string_to_array(m.touched, E'\x1f')
 FROM failed AS b JOIN mine AS m ON m.job_id = b.id
 RETURNING job_id
