@@ -17,9 +17,10 @@ _quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 _OURS = (RetryableError, TerminalError)
 
 
-def meaning_of(handler: AnyHandler, error: BaseException) -> BaseException:
+def meaning_of(handler: AnyHandler, error: BaseException, *, sealed: bool = False) -> BaseException:
     """Return one of our errors that says how to treat `error`, which may be that very one; or `error` itself where
-    nobody knows. Never raises: what goes wrong in `classify` is logged and leaves the failure unknown.
+    nobody knows. Never raises: what goes wrong in `classify` is logged and leaves the failure unknown. For a `sealed`
+    job the traceback is left out: it may quote the error.
     """
     if issubclass(type(error), _OURS) or not isinstance(error, Exception):
         return error
@@ -27,7 +28,9 @@ def meaning_of(handler: AnyHandler, error: BaseException) -> BaseException:
         found: Meaning | None = handler.classify(error) or known_error(error)
     except BaseException as inner:  # noqa: BLE001 - user code, or attributes of a user's exception
         what = f"{type(handler).__qualname__}.classify failed"
-        _quiet.log(logging.ERROR, "an error could not be classified", key=what, what=what, exc_info=inner)
+        _quiet.log(
+            logging.ERROR, "an error could not be classified", key=what, what=what, exc_info=None if sealed else inner
+        )
         return error
     if found is None or issubclass(type(found), _OURS):
         return error if found is None else found

@@ -80,7 +80,7 @@ def ending_for(entry: Entry, error: BaseException) -> Ending:
     A retry policy that can't be evaluated (a subclass that raises, or answers nonsense) falls back to what its own
     fields say: the job's maximum of attempts, and the cap as the wait.
     """
-    meaning = meaning_of(entry.handler, error)
+    meaning = meaning_of(entry.handler, error, sealed=entry.job.vault is not None)
     failure = sealed_failure(entry.job, failure_of(error, meaning))
     if failure.error_class == TERMINAL:
         return Ending(entry, How.FAIL, failure, because=FailedBecause.TERMINAL)
@@ -148,7 +148,9 @@ def _wait_s(entry: Entry, error_class: str, at_least_s: float) -> float:
 
 
 def _complain(entry: Entry) -> None:
-    log.error("a retry policy failed; its fields are used", extra={"kind": entry.claimed.kind}, exc_info=True)
+    # Its traceback would go on to the handler's error, whose text a sealed job keeps to itself.
+    traceback = entry.job.vault is None
+    log.error("a retry policy failed; its fields are used", extra={"kind": entry.claimed.kind}, exc_info=traceback)
 
 
 def in_rounds(endings: list[Ending]) -> list[list[Ending]]:

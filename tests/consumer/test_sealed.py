@@ -14,7 +14,7 @@ from outbox.ending import park
 from outbox.leasing import claim, refuse
 from outbox.opening import open_job
 from outbox.reading import show_job
-from outbox_consumer import AsyncHandler, Job
+from outbox_consumer import AsyncHandler, Job, RetryPolicy
 from outbox_schemas import PayloadError
 from outbox_schemas.exactness import text_digest
 from support.consuming import NOW, Desk, Task, handler
@@ -129,6 +129,29 @@ def test_effects_of_a_sealed_job_are_sealed(desk: Desk) -> None:
     opened = {thing.name: thing.text for thing in found}
     assert json.loads(opened["result of effect charge"]) == {"seen": CANARY}
     assert opened["error of attempt 1"] == f"no answer for {CANARY}"
+
+
+def test_user_code_that_fails_beside_a_failure_tells_nothing(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """A policy or a classification that fails is logged with its traceback, which quotes the error: not here."""
+
+    class Broken(RetryPolicy):
+        def exhausted(self, *_: Any) -> bool:
+            raise RuntimeError("broken")
+
+    def handle(job: Job, payload: Secretive) -> None:
+        raise ValueError(f"can't digest {payload.body}")
+
+    def classify(_self: Any, error: BaseException) -> None:
+        raise RuntimeError(f"what is {error}?")
+
+    with using(ring("k1")):
+        submit_secret(desk)
+        desk.start(handler(handle, payload=Secretive, retry=Broken(max_attempts=1), classify=classify))
+        desk.done(1, "failed")
+    assert "a retry policy failed" in caplog.text
+    assert "could not be classified" in caplog.text
+    assert CANARY not in caplog.text
+    assert rows_with(desk.database, CANARY) == []
 
 
 def test_an_apply_reads_and_writes_sealed_checkpoints(desk: Desk) -> None:

@@ -196,7 +196,7 @@ class Worker:
         """Return what is told of a failed attempt: texts alone. No exception is made anew on the other side."""
         if isinstance(error, LeaseLost) and error.job_id == job.id and job.is_lost:
             return json_frame(Kind.LEASE_LOST, reason=error.reason, refused=error.refused)
-        meaning = meaning_of(self._handler, error)
+        meaning = meaning_of(self._handler, error, sealed=job.vault is not None)
         failure = failure_of(error, meaning)
         if isinstance(error, KeyAwaited):  # the consumer has it, or it would not have come so far
             failure = replace(failure, error_class="retryable", code="child_lacks_key", message=_NO_KEY)
