@@ -19,7 +19,7 @@ from outbox_schemas import SealBroken, UnknownKey
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["Vault", "new_vault", "open_payload", "openable", "replace_payload", "rewrap", "sealed_digest"]
+__all__ = ["Vault", "new_vault", "open_payload", "openable", "rewrap", "sealed_digest"]
 
 _NONCE_BYTES = 12
 _WRAP = b"outbox-relay wrap 1 "
@@ -104,15 +104,6 @@ def rewrap(ring: KeyProvider, identity: Identity, text: str) -> str | None:
     vault = _unwrapped(ring, identity, envelope)
     vault._open_envelope(envelope)  # noqa: SLF001 - what does not open now is left for whoever looks into it
     return payload_text(envelope._replace(key_id=primary.id, wrapped=vault._wrapped(primary)))  # noqa: SLF001
-
-
-def replace_payload(ring: KeyProvider | None, identity: Identity, sealed: str, text: str) -> str:
-    """Return another payload for a sealed job, sealed by the job's own key: its checkpoints and results still open.
-    Raises as `open_payload`.
-    """
-    vault, _ = open_payload(ring, identity, sealed)
-    assert ring is not None  # noqa: S101 - without one it would not have opened
-    return vault.seal_payload(ring, text)
 
 
 def sealed_digest(ring: KeyProvider, tenant: str, kind: str, plain: bytes) -> bytes:
