@@ -6,10 +6,13 @@ package.
 
 from outbox.bulk_cancelling import CancelFilter, CancelPreview, CancelReport, cancel_many, preview_cancel
 from outbox.cancelling import cancel, cancel_async
+from outbox.dead_letters import DeadFilter
 from outbox.explaining import explain
 from outbox.inbox import Once, once, once_async
 from outbox.joining import fan_in, fan_in_async
 from outbox.reading import find_job, get_job, get_job_async
+from outbox.redrive_views import Redriven, RedrivePreview, StopOn
+from outbox.redriving import preview_redrive, redrive
 from outbox.resolving import resolve_effect
 from outbox.writer import enqueue, enqueue_async, enqueue_many
 from outbox_schemas import (
@@ -31,7 +34,9 @@ from outbox_schemas import (
     OutboxError,
     Payload,
     PayloadError,
+    RedriveRefused,
     SettingsError,
+    StateChanged,
     SubmissionUnresolved,
 )
 
@@ -41,6 +46,7 @@ __all__ = [
     "CancelRefused",
     "CancelReport",
     "CancelResult",
+    "DeadFilter",
     "EffectNotFound",
     "EffectNotOpen",
     "EffectState",
@@ -58,7 +64,12 @@ __all__ = [
     "OutboxError",
     "Payload",
     "PayloadError",
+    "RedrivePreview",
+    "RedriveRefused",
+    "Redriven",
     "SettingsError",
+    "StateChanged",
+    "StopOn",
     "SubmissionUnresolved",
     "cancel",
     "cancel_async",
@@ -75,5 +86,7 @@ __all__ = [
     "once",
     "once_async",
     "preview_cancel",
+    "preview_redrive",
+    "redrive",
     "resolve_effect",
 ]

@@ -30,6 +30,8 @@ class Barrier(StrEnum):
     RELAY_AFTER_RECOVERY = "relay.after_recovery"
     PURGE_BEFORE_COMMIT = "purge.before_commit"
     PURGE_AFTER_COMMIT = "purge.after_commit"
+    RELAY_BEFORE_REDRIVE = "relay.before_redrive"
+    RELAY_AFTER_REDRIVE = "relay.after_redrive"
     CONSUMER_AFTER_RECEIVE = "consumer.after_receive"
     CONSUMER_AFTER_CLAIM = "consumer.after_claim"
     CONSUMER_AFTER_ACK = "consumer.after_ack"

@@ -174,7 +174,7 @@ def discard(target: Target, job_ids: Iterable[UUID], *, by: str, reason: str, sc
     return [row.job_id for row in statements.run_within(connection_of(target), "discard", parameters)]
 
 
-def checked_ids(job_ids: Iterable[UUID]) -> list[UUID]:
+def checked_ids(job_ids: UUID | Iterable[UUID]) -> list[UUID]:
     """Return the ids, each once, in order. Raises `NameRefused` where there are none, too many, or no ids."""
     given = [job_ids] if isinstance(job_ids, UUID) else list(job_ids)
     for job_id in given:

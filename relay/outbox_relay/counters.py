@@ -23,6 +23,8 @@ NAMES = (
     "purged",
     "payloads_erased",
     "inbox_keys_deleted",
+    "redriven",
+    "redrives_stopped",
 )
 
 

@@ -25,6 +25,7 @@ from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, hint_step, time_steps
 from outbox_relay.purging import purge_steps
+from outbox_relay.redrives import redrive_steps
 from outbox_relay.release_loop import ReleaseLoop
 from outbox_relay.upkeep import upkeep_steps
 
@@ -103,7 +104,11 @@ class _Relay:
         self._spawn("time", self._time())
         hints = [hint_step(self._publisher, settings.relay, counters, self._owed)]
         self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
-        steps = [*upkeep_steps(counters, settings.inbox_keep_s), *purge_steps(settings.retention, counters)]
+        steps = [
+            *upkeep_steps(counters, settings.inbox_keep_s),
+            *purge_steps(settings.retention, counters),
+            *redrive_steps(counters, self._owed),
+        ]
         self._spawn("upkeep", Keeper("upkeep", self._link("upkeep"), steps, settings.relay, stop=self._stop).run)
         if self._publisher is None:
             log.warning("no AMQP URL is set: the relay keeps time only, and consumers take jobs from the database")

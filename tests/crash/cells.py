@@ -11,7 +11,16 @@ from crash import environment, unfenced
 from crash.processes import Armed
 from crash.purging import purge_at
 from crash.rotation import rotation_at
-from crash.scripts import WILL_WRITE, Wake, canceller_at, consumer_at, relay_at, relay_in_recovery, writer_at
+from crash.scripts import (
+    WILL_WRITE,
+    Wake,
+    canceller_at,
+    consumer_at,
+    relay_at,
+    relay_in_recovery,
+    relay_in_redrive,
+    writer_at,
+)
 from crash.workload import KINDS, LEDGERED, ON_THREADS, Concurrent, Noticed
 from outbox.barriers import Barrier
 
@@ -46,6 +55,7 @@ _WRITER = (_B.WRITER_AFTER_INSERT, _B.WRITER_AFTER_COMMIT)
 _RELAY = (_B.RELAY_AFTER_RELEASE, _B.RELAY_AFTER_PUBLISH, _B.RELAY_AFTER_CONFIRM)
 _RECOVERY = (_B.RELAY_BEFORE_RECOVERY, _B.RELAY_AFTER_RECOVERY)
 _CANCEL = (_B.CANCEL_BEFORE_BATCH, _B.CANCEL_AFTER_HOLD, _B.CANCEL_AFTER_END, _B.CANCEL_AFTER_COMMIT)
+_REDRIVE = (_B.RELAY_BEFORE_REDRIVE, _B.RELAY_AFTER_REDRIVE)
 _WITH_HINTS = (_B.CONSUMER_AFTER_RECEIVE, _B.CONSUMER_AFTER_ACK)
 _CONSUMER = (
     _B.CONSUMER_AFTER_CLAIM,
@@ -96,6 +106,7 @@ def _barrier_cells() -> Iterable[Cell]:
         yield from (_at(writer_at, barrier, action, nth) for barrier in _WRITER for nth in (1, 2))
         yield from (_at(relay_at, barrier, action, nth) for barrier in _RELAY for nth in (1, 3))
         yield from (_at(relay_in_recovery, barrier, action) for barrier in _RECOVERY)
+        yield from (_at(relay_in_redrive, barrier, action, nth) for barrier in _REDRIVE for nth in (1, 3))
         yield from (_at(canceller_at, barrier, action) for barrier in _CANCEL)
         yield from (_at(rotation_at, barrier, action, 2) for barrier in _ROTATION)
         yield from (_at(purge_at, barrier, action, 2) for barrier in _PURGE)

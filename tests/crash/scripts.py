@@ -140,6 +140,23 @@ def canceller_at(stage: Stage, armed: Armed) -> None:
     stage.submit(JOBS)
 
 
+def relay_in_redrive(stage: Stage, armed: Armed) -> None:
+    """Hit the relay in the middle of a redrive; another one goes on with it, and each job is put back once."""
+    ids = stage.dead(JOBS)
+    stage.redrive(ids, rate=4)
+    victim = stage.relay(armed)
+    stage.held(victim)
+    stage.relay()
+    stage.consumer()
+    if armed.action == "stop":
+        if armed.barrier is Barrier.RELAY_AFTER_REDRIVE:
+            stage.redriven(JOBS)
+        else:  # it holds the operation: nobody else puts anything back meanwhile
+            stage.drained()
+        victim.signal(signal.SIGCONT)
+    stage.redriven(JOBS)
+
+
 def writer_at(stage: Stage, armed: Armed) -> None:
     """Hit a writer before or after its commit: what is not committed leaves nothing, what is runs."""
     stage.relay()

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
 from crash.processes import TESTS, Armed, Process, Workshop
 from crash.provider import Provider
 from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, PROVIDER_FILE, TABLES, submit
+from outbox import redrive
 from outbox.servers.instance import Instance, tail
 from outbox.urls import sqlalchemy_engine
 from support.database import Database
@@ -118,6 +120,34 @@ class Stage:
                 return [str(ref.id) for ref in submit(connection, numbers, kinds, tenant=tenant, **takes)]
         finally:
             engine.dispose()
+
+    def dead(self, count: int) -> list[UUID]:
+        """Commit so many orders whose jobs have failed, and return the jobs' ids."""
+        ids = [UUID(job_id) for job_id in self.submit(count)]
+        fail = (
+            "UPDATE {s}.jobs SET state = 'failed', finished_at = {s}.clock(), first_error_class = 'deadline', "
+            "first_error_code = 'x', last_error_class = 'deadline', last_error_code = 'x' WHERE state = 'ready'"
+        )
+        self.database.rows(fail)
+        self.database.rows("DELETE FROM {s}.outbox")
+        return ids
+
+    def redrive(self, ids: Sequence[UUID], rate: float) -> None:
+        """Decide to redrive jobs; relays put them back."""
+        engine = sqlalchemy_engine(self.database.url)
+        try:
+            with engine.begin() as connection:
+                redrive(connection, ids, by="crash", reason="a cell", rate=rate)
+        finally:
+            engine.dispose()
+
+    def redriven(self, count: int) -> None:
+        """Wait until so many jobs were put back, each once, and have succeeded."""
+        self.until(
+            lambda: self.database.count("jobs WHERE state = 'succeeded'") == count, "what was redriven ran", DRAIN_S
+        )
+        if self.database.count("audit WHERE action = 'job.redrive'") != count:
+            raise CellFailed("a job was put back twice, or never")
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = STEP_S) -> Any:
         """Wait for a condition and return its value; `CellFailed` names what did not happen."""

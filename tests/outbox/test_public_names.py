@@ -9,12 +9,12 @@ import sys
 import pytest
 
 NAMES = {
-    "outbox": """CancelFilter CancelPreview CancelRefused CancelReport CancelResult EffectNotFound EffectNotOpen
-        EffectState EffectView Explanation InboxKeyConflict InvalidSubmission JobNotFound JobRef
-        JobState JobView LogicalKeyConflict NameRefused Once OutboxError Payload PayloadError
-        SettingsError SubmissionUnresolved cancel cancel_async cancel_many enqueue enqueue_async
-        enqueue_many explain fan_in fan_in_async find_job get_job get_job_async once once_async
-        preview_cancel resolve_effect""",
+    "outbox": """CancelFilter CancelPreview CancelRefused CancelReport CancelResult DeadFilter EffectNotFound
+        EffectNotOpen EffectState EffectView Explanation InboxKeyConflict InvalidSubmission JobNotFound
+        JobRef JobState JobView LogicalKeyConflict NameRefused Once OutboxError Payload PayloadError
+        RedrivePreview RedriveRefused Redriven SettingsError StateChanged StopOn SubmissionUnresolved cancel
+        cancel_async cancel_many enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job
+        get_job get_job_async once once_async preview_cancel preview_redrive redrive resolve_effect""",
     "outbox_consumer": """NOT_DONE EffectNotSent EffectOnHold EffectRefused EffectResult SurelyNotDone
         AsyncHandler Handler HandlerError Job LeaseLost RetryPolicy RetryableError TerminalError
         ThrottledError run_consumer""",

@@ -46,7 +46,7 @@ def made(database: Database, link: Link) -> dict[str, UUID]:
 
 def belongings(database: Database, job_id: UUID) -> int:
     """Return how many rows of any table name a job."""
-    tables = ["attempts", "effects", "checkpoints", "refusals", "redrives", "joins"]
+    tables = ["attempts", "effects", "checkpoints", "refusals", "redrive_items", "joins"]
     return sum(database.count(f"{table} WHERE job_id = %s", job_id) for table in tables)
 
 

@@ -22,9 +22,9 @@ from support.jobs import Note, notes, release_all, take
 
 FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in files("outbox").joinpath("sql").iterdir()}
 TABLES = [
-    "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "redrives",
-    "audit", "joins", "join_members", "processes", "dead_letters",
-    "dead_letter_backlog", "refusals", "walks",
+    "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "audit",
+    "joins", "join_members", "processes", "dead_letters", "dead_letter_backlog", "refusals", "walks",
+    "redrive_operations", "redrive_items", "redrive_lanes",
 ]  # fmt: skip
 HOSTILE = [
     'weird "name" %s $outbox$ : é',

@@ -82,10 +82,25 @@ _RULES = {
     "11: cancelled without who and why, or not audited exactly once": """
         SELECT j.id FROM {s}.jobs AS j
         WHERE j.state = 'cancelled' AND (num_nulls(j.cancel_requested_at, j.cancel_requested_by, j.cancel_reason) > 0
-          OR 1 <> (SELECT count(*) FROM {s}.audit AS a WHERE a.action = 'job.cancel' AND a.subject = j.id::text))""",
-    "11: audited as cancelled, but it is not": """
-        SELECT j.id FROM {s}.jobs AS j JOIN {s}.audit AS a ON a.action = 'job.cancel' AND a.subject = j.id::text
-        WHERE j.state <> 'cancelled'""",
+          OR 1 <> (SELECT count(*) FILTER (WHERE a.action = 'job.cancel')
+            - count(*) FILTER (WHERE a.detail ->> 'from' = 'cancelled')
+            FROM {s}.audit AS a WHERE a.subject = j.id::text))""",
+    "11: audited as cancelled, but it is not, and was not redriven": """
+        SELECT j.id FROM {s}.jobs AS j JOIN {s}.audit AS a ON a.subject = j.id::text
+        WHERE j.state <> 'cancelled' GROUP BY j.id
+        HAVING count(*) FILTER (WHERE a.action = 'job.cancel')
+          <> count(*) FILTER (WHERE a.detail ->> 'from' = 'cancelled')""",
+    "12: redriven without an audit row of it": """
+        SELECT i.job_id FROM {s}.redrive_items AS i
+        WHERE i.redriven_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {s}.audit AS a WHERE a.action = 'job.redrive'
+          AND a.subject = i.job_id::text AND a.detail ->> 'operation' = i.operation_id::text)""",
+    "12: a budget that no redrive has begun": """
+        SELECT j.id FROM {s}.jobs AS j WHERE j.budget_start > 0 AND NOT EXISTS (SELECT 1 FROM {s}.redrive_items AS i
+          WHERE i.job_id = j.id AND i.redriven_at IS NOT NULL AND i.attempt_count = j.budget_start)""",
+    "failed without its dead letter, or the other way round": """
+        SELECT coalesce(j.id, d.job_id) FROM {s}.jobs AS j FULL JOIN {s}.dead_letters AS d ON d.job_id = j.id
+        WHERE coalesce(j.state = 'failed', false) <> (d.job_id IS NOT NULL)
+          AND NOT EXISTS (SELECT 1 FROM {s}.dead_letter_backlog)""",
     "8: an effect of no job, or of an attempt that never was": """
         SELECT e.job_id FROM {s}.effects AS e LEFT JOIN {s}.jobs AS j ON j.id = e.job_id
         WHERE j.id IS NULL OR e.attempt > j.attempt_count""",

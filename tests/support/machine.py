@@ -8,11 +8,12 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import pytest
 import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from outbox import cancel, enqueue
+from outbox import RedriveRefused, cancel, enqueue, redrive
 from outbox.ending import Failure, complete, fail, hand_back, outcomes, retry
 from outbox.keeping import expire_deadlines, recover_leases
 from outbox.leasing import Lease, heartbeat
@@ -84,7 +85,8 @@ class Installation(RuleBasedStateMachine):
         """Start with nothing, at second 0."""
         self.link = self.database.link()
         self.engine = self.database.engine(poolclass=sa.NullPool)
-        self.database.rows("TRUNCATE {s}.jobs, {s}.outbox, {s}.attempts, {s}.audit")
+        redrives = "{s}.redrive_operations, {s}.redrive_items, {s}.redrive_lanes"
+        self.database.rows("TRUNCATE {s}.jobs, {s}.outbox, {s}.attempts, {s}.audit, {s}.dead_letters, " + redrives)
         self.database.clock.stop()
         self.start = self.database.clock.now()
         self.now = 0.0
@@ -274,6 +276,29 @@ class Installation(RuleBasedStateMachine):
             self.jobs[job_id] = job.moved(Event.CANCEL, JobState.CANCELLED)
         with self.engine.begin() as connection:
             assert cancel(connection, job_id, by="me", reason="test").state is self.jobs[job_id].state
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def redrive(self, data: st.DataObject) -> None:
+        """Redrive some jobs, whatever their state: what has ended without success begins anew, the rest stays."""
+        ids = self.pick(data, self.jobs)
+        able = [
+            job_id
+            for job_id in ids
+            if self.jobs[job_id].state in (JobState.FAILED, JobState.CANCELLED)
+            and (self.jobs[job_id].deadline or self.now + 1) > self.now
+        ]
+        with self.engine.begin() as connection:
+            if not able:
+                with pytest.raises(RedriveRefused):
+                    redrive(connection, ids, by="me", reason="test")
+                return
+            done = redrive(connection, ids, by="me", reason="test")
+        assert (list(done.redriven), done.refused.keys()) == (sorted(able), {*ids} - {*able})
+        for job_id in able:
+            job = self.jobs[job_id]
+            again = {"run_at": self.now, "due": self.now, "uncharged": job.attempts, "releases": 0}
+            self.jobs[job_id] = job.moved(Event.REDRIVE, JobState.READY, **again)
 
     @invariant()
     def the_rows_are_as_the_model_says(self) -> None:

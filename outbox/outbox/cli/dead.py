@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import click
-from sqlalchemy.pool import NullPool
 
 from outbox.cli.dead_letter import dead_letter_data, dead_letter_lines
+from outbox.cli.dead_options import by_option, changing, filter_options, module_option, reason_option
 from outbox.cli.failures import FAILED
-from outbox.cli.output import STATEMENT_TIMEOUT_S, connect, json_option, pass_settings, show, table
+from outbox.cli.output import connect, json_option, pass_settings, show, table
 from outbox.dead_letters import (
     GROUPS,
     DeadFilter,
@@ -27,48 +27,10 @@ from outbox.payload_types import load_payload_types
 from outbox.reading import database_time
 from outbox.settings import Settings
 from outbox.spans import span
-from outbox.statements import statements_for
 
-__all__ = ["by_option", "dead", "filter_options", "module_option", "reason_option"]
+__all__ = ["dead"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BACKLOG = "jobs that failed before these tables knew dead letters are still being looked for by the relays"
-
-by_option = click.option("--by", required=True, metavar="WHO", help="Who asks; recorded in the audit.")
-reason_option = click.option("--reason", required=True, metavar="WHY", help="Why; recorded likewise.")
-
-module_option = click.option(
-    "--module", "modules", multiple=True, metavar="MODULE", help="Where payload classes are; may be repeated."
-)
-
-
-def _age(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
-    """Return a span of time such as 90s, 30m, 12h, 7d or 2w."""
-    if value is None:
-        return None
-    number, unit = value[:-1], value[-1:]
-    if unit not in _UNITS or not (number.isascii() and number.isdigit()) or len(number) > 6:
-        raise click.BadParameter("give a whole number and a unit: 90s, 30m, 12h, 7d or 2w")
-    return timedelta(**{_UNITS[unit]: int(number)})
-
-
-def filter_options(command: F) -> F:
-    """Add the options that choose dead letters; `dead_filter` makes a filter of their values."""
-    for option in reversed(
-        (
-            click.option("--kind", metavar="NAME", help="Only jobs of this kind."),
-            click.option("--code", metavar="CODE", help="Only those that failed with this error code."),
-            click.option("--queue", metavar="NAME", help="Only jobs of this queue."),
-            click.option("--tenant", metavar="NAME", help="Only jobs of this tenant."),
-            click.option(
-                "--older-than", callback=_age, metavar="SPAN", help="Only those that failed so long ago: 12h, 7d."
-            ),
-        )
-    ):
-        command = option(command)
-    return command
 
 
 @click.group()
@@ -143,12 +105,8 @@ def discard_command(settings: Settings, job_ids: Sequence[UUID], by: str, reason
 
     Exit code 1: at least one of them is no open dead letter; the others are closed all the same.
     """
-    engine = settings.engine("outbox-cli", poolclass=NullPool)
-    schema = settings.schema_name
-    with engine.begin() as connection:
-        limit = {"milliseconds": STATEMENT_TIMEOUT_S * 1000}
-        statements_for(schema).run_within(connection, "limit_statements", limit)
-        closed = set(discard(connection, job_ids, by=by, reason=reason, schema=schema))
+    with changing(settings) as connection:
+        closed = set(discard(connection, job_ids, by=by, reason=reason, schema=settings.schema_name))
     left = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in closed]
     lines = [f"{job_id} is discarded" for job_id in dict.fromkeys(job_ids) if job_id in closed]
     lines += [f"{job_id} is no open dead letter; nothing was changed" for job_id in left]

@@ -1,7 +1,7 @@
 -- Purpose: erase the payloads, and the checkpoints, of the ended jobs of one stretch of the table whose time for that is over. Rows and history stay.
 -- Transition: none
 -- Parameters: place (the id that the stretch begins after), last_id (its end); kinds, states, keeps_s (the rules, as in purge.sql)
--- Locks: job rows in id order, SKIP LOCKED: an ended job has no outbox row. Index: primary keys. The update is heap-only.
+-- Locks: job rows in id order, SKIP LOCKED: an ended job has no outbox row. Index: primary keys, redrive_items_job. The update is heap-only.
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[])) AS r(kind, state, keep_s)
 ), held AS MATERIALIZED (
@@ -13,6 +13,9 @@ WITH rules AS MATERIALIZED (
   ORDER BY j.id FOR UPDATE SKIP LOCKED
 ), kept_nothing AS (
   DELETE FROM {schema}.checkpoints AS c WHERE c.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))
+), patched AS (
+  UPDATE {schema}.redrive_items AS i SET new_payload = NULL, new_digest = NULL, old_payload = NULL
+  WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND (i.new_payload IS NOT NULL OR i.old_payload IS NOT NULL)
 ), erased AS (
   UPDATE {schema}.jobs AS j SET payload = 'null', payload_erased_at = n.now
   FROM (SELECT {schema}.clock() AS now) AS n

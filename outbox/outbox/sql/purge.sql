@@ -3,7 +3,7 @@
 -- Parameters: place (the id that the stretch begins after), newest_s (what was submitted within so many seconds is not looked at), batch;
 --   kinds, states, keeps_s (the rules: '*' is every kind without a rule of its own; NULL seconds: for ever)
 -- Locks: job rows in id order, SKIP LOCKED: an ended job has no outbox row. One that has been redriven meanwhile doesn't fit any more.
--- Index: primary keys (ids grow with the time of submission, so no index on finished_at is needed), refusals_job, redrives_job, join_members_awaited.
+-- Index: primary keys (ids grow with the time of submission, so no index on finished_at is needed), refusals_job, redrive_items_job, join_members_awaited.
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[])) AS r(kind, state, keep_s)
 ), stretch AS MATERIALIZED (
@@ -39,8 +39,13 @@ WITH rules AS MATERIALIZED (
   DELETE FROM {schema}.joins AS o WHERE o.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))
 ), members AS (
   DELETE FROM {schema}.join_members AS m WHERE m.join_id = ANY (ARRAY(SELECT h.id FROM held AS h))
-), redrives AS (
-  DELETE FROM {schema}.redrives AS r WHERE r.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))
+), items AS (
+  DELETE FROM {schema}.redrive_items AS i
+  WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND i.state NOT IN ('waiting', 'redriven')
+), open_items AS (
+  -- A redrive that is under way still counts these; it will find the job gone.
+  UPDATE {schema}.redrive_items AS i SET new_payload = NULL, new_digest = NULL, old_payload = NULL
+  WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND i.state IN ('waiting', 'redriven')
 )
 SELECT (SELECT count(*) FROM stretch) AS looked_at, (SELECT s.id FROM stretch AS s ORDER BY s.id DESC LIMIT 1) AS last_id,
   count(*) FILTER (WHERE g.state = 'succeeded') AS succeeded, count(*) FILTER (WHERE g.state = 'failed') AS failed,

@@ -31,7 +31,6 @@ CLAIMING = "claim own_claims refuse"
 ENDING = "complete complete_one same_transaction retry fail attempt_outcomes lease_ends spent_budgets record_refusals"
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
 WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
-DEAD = "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard"
 DOCTORING = " ".join(
     path.name.removesuffix(".sql")
     for path in files("outbox").joinpath("sql").iterdir()
@@ -40,10 +39,16 @@ DOCTORING = " ".join(
 ROTATING = "begin_rotation find_rotation hold_rotation note_rotation"
 SEALS = f"walk_seals count_seals awaited_keys read_seals reseal open_job {ROTATING}"
 SEARCHING = "find_jobs find_unfinished find_failed find_correlated find_few"
+TURNS = "next_redrive settle_redrive redrive_lanes pick_redrive redrive pace_redrive advance_redrive"
+DEAD = (
+    "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard "
+    "choose_redrive known_jobs first_of_redrive redrive advance_redrive redrive_payloads patch_redrive steer_redrive "
+    "list_redrives list_redrive_items"
+)
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
     "unknown_jobs open_join",
-    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox {PURGING}",
+    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox {PURGING} {TURNS}",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings "

@@ -1,0 +1,187 @@
+"""`outbox dead preview`, `outbox dead redrive`, and `outbox dead operations`: trying failed jobs again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TextIO, TypeVar
+from uuid import UUID
+
+import click
+
+from outbox.cli.dead import dead
+from outbox.cli.dead_options import by_option, changing, filter_options, module_option, reason_option
+from outbox.cli.failures import FAILED
+from outbox.cli.output import json_option, pass_settings, show, table
+from outbox.dead_letters import DeadFilter
+from outbox.payload_types import load_payload_types
+from outbox.redrive_views import REFUSALS, Redriven, RedrivePreview, StopOn
+from outbox.redriving import preview_redrive, redrive
+from outbox.settings import Settings
+
+__all__ = ["preview_command", "redrive_command"]
+
+_PATCH_CHARACTERS = 1_000_000
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _choice_options(command: F) -> F:
+    """Add what says which jobs, and on what terms."""
+    for option in (
+        click.option("--include-uncertain", is_flag=True, help="Also jobs parked for an effect of unknown outcome."),
+        click.option("--deadline", callback=_deadline, metavar="INSTANT", help="A new one: 2030-01-31T12:00:00Z."),
+        filter_options,
+        click.argument("job_ids", metavar="[ID]...", type=click.UUID, nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
+def _deadline(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter("give an instant with its zone: 2030-01-31T12:00:00Z") from None
+    if found.utcoffset() is None:
+        raise click.BadParameter("lacks a time zone: 2030-01-31T12:00:00Z")
+    return found
+
+
+def _patch(_ctx: click.Context, _parameter: click.Parameter, value: TextIO | None) -> Mapping[str, Any] | None:
+    """Return the patch that a file holds: an argument would be visible to every user of the machine."""
+    if value is None:
+        return None
+    try:
+        with value:
+            found = json.loads(value.read(_PATCH_CHARACTERS))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise click.BadParameter('must hold a JSON object, for example {"account": 7}')
+    return found
+
+
+def _chosen(job_ids: Sequence[UUID], chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return how the jobs are chosen: by their ids, or by a filter."""
+    terms = {name: chosen.pop(name) for name in ("deadline", "include_uncertain")}
+    where = DeadFilter(**chosen)
+    if job_ids and where != DeadFilter():
+        raise click.UsageError("give ids or a filter, not both")
+    if not job_ids and where == DeadFilter():
+        raise click.UsageError("give ids, or a filter: --kind, --code, --queue, --tenant, --older-than")
+    return terms | ({"job_ids": list(dict.fromkeys(job_ids))} if job_ids else {"where": where})
+
+
+@dead.command("preview")
+@_choice_options
+@json_option
+@pass_settings
+def preview_command(settings: Settings, /, *, job_ids: Sequence[UUID], **chosen: Any) -> None:
+    """Show exactly what `outbox dead redrive` with the same choice would do, and the token that acknowledges it."""
+    choice = _chosen(job_ids, chosen)
+    with changing(settings) as connection:
+        seen = preview_redrive(connection, schema=settings.schema_name, **choice)
+    show(seen, lambda: _preview_lines(seen))
+
+
+@dead.command("redrive")
+@_choice_options
+@click.option("--acknowledge", required=True, metavar="TOKEN", help="From `outbox dead preview`: what you have seen.")
+@click.option("--rate", type=float, metavar="N", help="Jobs per second for each kind and tenant.")
+@click.option("--canary", type=int, default=0, metavar="N", help="So many go first; the rest when they have ended.")
+@click.option("--stop-ratio", type=float, default=0.5, show_default=True, help="Stop when more than this part fails.")
+@click.option("--keep-on", is_flag=True, help="Stop for nothing, however many fail.")
+@click.option(
+    "--patch-file",
+    "patch",
+    type=click.File("r", encoding="utf-8"),
+    callback=_patch,
+    metavar="FILE",
+    help="A JSON object to merge into each payload; null removes a field. - reads stdin.",
+)
+@module_option
+@by_option
+@reason_option
+@json_option
+@pass_settings
+def redrive_command(
+    settings: Settings,
+    /,
+    *,
+    job_ids: Sequence[UUID],
+    acknowledge: str,
+    rate: float | None,
+    canary: int,
+    stop_ratio: float,
+    keep_on: bool,
+    patch: Mapping[str, Any] | None,
+    modules: tuple[str, ...],
+    by: str,
+    reason: str,
+    **chosen: Any,
+) -> int:
+    """Put failed jobs back to work, as `outbox dead preview` has shown them.
+
+    Up to 100 at once; more, or with --rate or --canary, little by little by the relays: see `outbox dead operations`.
+    Exit code 1: anything has changed since the preview, or a job was refused.
+    """
+    choice = _chosen(job_ids, chosen)
+    types = list(load_payload_types(modules).values())
+    stop = StopOn(same_code=False, failure_ratio=None) if keep_on else StopOn(failure_ratio=stop_ratio)
+    with changing(settings) as connection:
+        done = redrive(
+            connection,
+            by=by,
+            reason=reason,
+            acknowledge=acknowledge,
+            rate=rate,
+            canary=canary,
+            stop_on=stop,
+            patch=patch,
+            payload_types=types,
+            schema=settings.schema_name,
+            **choice,
+        )
+    show(_redriven_data(done), lambda: _redriven_lines(done))
+    return FAILED if done.refused else 0
+
+
+def _redriven_data(done: Redriven) -> dict[str, object]:
+    return {
+        "operation_id": done.operation_id,
+        "total": done.total,
+        "redriven": list(done.redriven),
+        "refused": {str(job_id): code for job_id, code in done.refused.items()},
+    }
+
+
+def _redriven_lines(done: Redriven) -> Iterator[str]:
+    yield from (f"{job_id} is ready again" for job_id in done.redriven)
+    yield from (f"{job_id} was refused: {REFUSALS.get(code, code)}" for job_id, code in done.refused.items())
+    if not done.redriven:
+        yield f"the relays put {done.total} jobs back, little by little"
+    yield f"follow it with: outbox dead operations show {done.operation_id}"
+
+
+def _preview_lines(seen: RedrivePreview) -> Iterator[str]:
+    yield f"jobs:        {seen.total}"
+    for code, count in seen.refusals.items():
+        yield f"refused:     {count}: {REFUSALS.get(code, code)}"
+    yield f"effects:     {seen.with_confirmed} with confirmed ones, which are not sent again"
+    if seen.with_uncertain or seen.with_pending:
+        unknown = f"{seen.with_uncertain} with uncertain, {seen.with_pending} with pending ones"
+        yield f"             {unknown}: their own rules decide"
+    if seen.groups:
+        yield ""
+        rows = [[group["kind"], group["tenant"], group["code"], group["jobs"]] for group in seen.groups]
+        yield from table(["KIND", "TENANT", "CODE", "JOBS"], rows)
+        yield ""
+        names = ("id", "kind", "logical_key", "state", "code", "attempt_count", "confirmed", "uncertain", "refusal")
+        headers = ["ID", "KIND", "KEY", "STATE", "CODE", "ATTEMPTS", "CONFIRMED", "UNCERTAIN", "REFUSED FOR"]
+        yield from table(headers, [[one[name] for name in names] for one in seen.sample])
+    yield ""
+    yield f"nothing was changed; to do it, add: --acknowledge {seen.token}"

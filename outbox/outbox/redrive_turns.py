@@ -1,0 +1,153 @@
+"""A relay's turn of a redrive: note what has ended, judge, put the next jobs back. One relay advances one at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from outbox.link import Link
+from outbox.redrive_pace import Grant, Lane, Progress, grants, pause_s, stop_reason
+
+__all__ = ["Turn", "advance_redrive"]
+
+BATCH = 500
+LANES = 200
+# So many jobs of one redrive are under way at once; that bounds what a turn has to look at, too.
+UNDER_WAY = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a turn has done. `state`: the operation's, from now on."""
+
+    operation_id: UUID
+    redriven: int
+    refused: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    succeeded: int
+    failed: int
+    otherwise: int
+    canaries: int
+    as_before: int
+
+    @property
+    def all(self) -> int:
+        return self.succeeded + self.failed + self.otherwise
+
+
+def advance_redrive(link: Link) -> Turn | None:
+    """Give the redrive whose turn it is one turn, inside the caller's `link.transaction()`; None: none is due."""
+    rows = link.run("next_redrive")
+    if not rows:
+        return None
+    operation = rows[0]
+    ended = _settled(link, operation.id)
+    progress = Progress(
+        operation.canary,
+        operation.canaries_open - ended.canaries,
+        ended.as_before,
+        operation.succeeded + ended.succeeded,
+        operation.failed + ended.failed,
+    )
+    stop = stop_reason(
+        progress,
+        same_code=operation.stop_on_same_code,
+        failure_ratio=operation.failure_ratio,
+        at_least=operation.ratio_at_least,
+    )
+    moved, free_at = ([], []) if stop else _put_back(link, operation, progress, ended)
+    refused = sum(row.refusal is not None for row in moved)
+    turn = Turn(operation.id, len(moved) - refused, refused, _state(operation, ended, len(moved), stop))
+    idle = 0 if moved or ended.all else min(operation.idle_turns + 1, 100)
+    _close(link, turn, ended, stop, idle_turns=idle, rest_s=pause_s(free_at, operation.now, idle))
+    return turn
+
+
+def _settled(link: Link, operation_id: UUID) -> _Ended:
+    (row,) = link.run("settle_redrive", operation_id=operation_id, batch=UNDER_WAY)
+    return _Ended(*row)
+
+
+def _put_back(link: Link, operation: Any, progress: Progress, ended: _Ended) -> tuple[list[Any], list[datetime]]:
+    """Return the items that were put back or refused, and when lanes are free next."""
+    settled = operation.succeeded + operation.failed + operation.otherwise + ended.all
+    room = min(BATCH, UNDER_WAY - (operation.redriven - settled))
+    if not operation.total - operation.redriven - operation.refused or room <= 0:
+        return [], []
+    named = {"operation_id": operation.id}
+    if progress.canaries_open:
+        picked = link.run("pick_redrive", **named, canaries=True, kinds=[], tenants=[], counts=[], batch=1000)
+        moved = _redriven(link, operation.id, picked)
+        _pace(link, operation.id, moved, [])
+        return moved, []
+    lanes = [Lane(*row) for row in link.run("redrive_lanes", **named, batch=LANES)]
+    granted = grants(lanes, operation.now, operation.rate_per_s, room)
+    picked = link.run(
+        "pick_redrive",
+        **named,
+        canaries=False,
+        kinds=[grant.lane.kind for grant in granted],
+        tenants=[grant.lane.tenant for grant in granted],
+        counts=[grant.count for grant in granted],
+        batch=BATCH,
+    )
+    moved = _redriven(link, operation.id, picked)
+    _pace(link, operation.id, moved, granted)
+    taken = {(grant.lane.kind, grant.lane.tenant) for grant in granted}
+    others = [lane.free_at for lane in lanes if (lane.kind, lane.tenant) not in taken]
+    return moved, [*others, *(grant.free_at for grant in granted)]
+
+
+def _redriven(link: Link, operation_id: UUID, picked: Sequence[Any]) -> list[Any]:
+    if not picked:
+        return []
+    return link.run("redrive", operation_id=operation_id, job_ids=[row.job_id for row in picked], patient=False)
+
+
+def _pace(link: Link, operation_id: UUID, moved: Sequence[Any], granted: Sequence[Grant]) -> None:
+    gone = Counter((row.kind, row.tenant) for row in moved)
+    free = {(grant.lane.kind, grant.lane.tenant): grant.free_at for grant in granted}
+    lanes = sorted({*gone, *free})
+    if lanes:
+        link.run(
+            "pace_redrive",
+            operation_id=operation_id,
+            kinds=[kind for kind, _ in lanes],
+            tenants=[tenant for _, tenant in lanes],
+            gone=[gone[lane] for lane in lanes],
+            free_at=[free.get(lane) for lane in lanes],
+        )
+
+
+def _state(operation: Any, ended: _Ended, moved: int, stop: str | None) -> str:
+    """Return the operation's state after this turn."""
+    waiting = operation.total - operation.redriven - operation.refused - moved
+    settled = operation.succeeded + operation.failed + operation.otherwise + ended.all
+    if stop and waiting:
+        return "stopped"
+    # What this turn has put back has not ended; where it has only refused some, the next one finds the end.
+    return "done" if not waiting and not moved and settled == operation.redriven else "running"
+
+
+def _close(link: Link, turn: Turn, ended: _Ended, stop: str | None, *, idle_turns: int, rest_s: float) -> None:
+    link.run(
+        "advance_redrive",
+        operation_id=turn.operation_id,
+        redriven=turn.redriven,
+        refused=turn.refused,
+        succeeded=ended.succeeded,
+        failed=ended.failed,
+        otherwise=ended.otherwise,
+        idle_turns=idle_turns,
+        pause_s=rest_s,
+        next_state=turn.state,
+        stop_reason=stop if turn.state == "stopped" else None,
+    )

@@ -1,0 +1,82 @@
+-- Purpose: say exactly which jobs a redrive is about, and in which state: how many, of which cause, with what effects, and a fingerprint of
+--   all that. With an operation's id, and only if the fingerprint is the expected one, begin that operation with exactly these jobs.
+-- Transition: none
+-- Parameters: job_ids (or NULL: open dead letters by kind, code, queue, tenant, older_than_s, that had failed at until, or now), deadline_at,
+--   include_uncertain, most, operation_id (NULL: look only), expected (or NULL), actor, reason, chosen, rate_per_s, canary, stop_on_same_code,
+--   failure_ratio, ratio_at_least
+-- Locks: none but new rows. What changes from here on is seen when each job is put back. Index: those of dead_letters; primary keys.
+WITH bounds AS MATERIALIZED (
+  SELECT coalesce(CAST(:until AS timestamptz), c.now) AS until, c.now FROM (SELECT {schema}.clock() AS now) AS c
+), named AS MATERIALIZED (
+  SELECT u.id FROM unnest(CAST(:job_ids AS uuid[])) AS u(id)
+  UNION ALL
+  SELECT d.job_id FROM {schema}.dead_letters AS d CROSS JOIN bounds AS b
+  WHERE CAST(:job_ids AS uuid[]) IS NULL AND d.discarded_at IS NULL AND d.failed_at <= b.until
+    AND (CAST(:kind AS text) IS NULL OR d.kind = CAST(:kind AS text))
+    AND (CAST(:code AS text) IS NULL OR d.code = CAST(:code AS text))
+    AND (CAST(:queue AS text) IS NULL OR d.queue = CAST(:queue AS text))
+    AND (CAST(:tenant AS text) IS NULL OR d.tenant = CAST(:tenant AS text))
+    AND (CAST(:older_than_s AS float8) IS NULL OR d.failed_at <= b.until - make_interval(secs => CAST(:older_than_s AS float8)))
+), acted AS (
+  SELECT e.job_id, count(*) FILTER (WHERE e.state = 'confirmed') AS confirmed, count(*) FILTER (WHERE e.state = 'uncertain') AS uncertain,
+    count(*) FILTER (WHERE e.state = 'pending') AS pending, string_agg(concat_ws(' ', e.name, e.state), ',' ORDER BY e.name) AS mark
+  FROM {schema}.effects AS e WHERE e.job_id IN (SELECT n.id FROM named AS n)
+  GROUP BY e.job_id
+), picked AS MATERIALIZED (
+  SELECT j.id, j.kind, j.tenant, j.logical_key, j.state, j.attempt_count, j.last_error_code AS code, j.finished_at,
+    coalesce(a.confirmed, 0) AS confirmed, coalesce(a.uncertain, 0) AS uncertain, coalesce(a.pending, 0) AS pending,
+    CASE
+      WHEN j.state = 'succeeded' THEN 'succeeded'
+      WHEN j.state NOT IN ('failed', 'cancelled') THEN 'not_ended'
+      WHEN j.payload_erased_at IS NOT NULL THEN 'payload_erased'
+      WHEN coalesce(CAST(:deadline_at AS timestamptz), j.deadline_at) <= b.now THEN 'expired'
+      WHEN j.last_error_code = 'effect_on_hold' AND coalesce(a.uncertain, 0) + coalesce(a.pending, 0) > 0
+        AND NOT CAST(:include_uncertain AS boolean) THEN 'effect_on_hold'
+    END AS refusal,
+    concat_ws('|', j.id, j.state, j.attempt_count, j.last_error_code, extract(epoch FROM j.finished_at), encode(j.payload_digest, 'hex'), a.mark)
+      AS mark
+  FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id CROSS JOIN bounds AS b
+  WHERE CAST(:job_ids AS uuid[]) IS NOT NULL OR j.state = 'failed'
+), stamp AS MATERIALIZED (
+  -- Sums of two hashes: the same whatever the order, and no text of all jobs is held.
+  SELECT count(*) AS total, left(encode(sha256(convert_to(concat_ws('/', count(*), sum(hashtextextended(p.mark, 0)::numeric),
+    sum(hashtextextended(p.mark, 1)::numeric)), 'UTF8')), 'hex'), 32) AS fingerprint
+  FROM picked AS p
+), begun AS (
+  INSERT INTO {schema}.redrive_operations (id, actor, reason, chosen, by_ids, fingerprint, rate_per_s, canary, stop_on_same_code, failure_ratio,
+    ratio_at_least, include_uncertain, deadline_at, total, next_at, created_at)
+  SELECT CAST(:operation_id AS uuid), CAST(:actor AS text), CAST(:reason AS text), CAST(CAST(:chosen AS text) AS jsonb),
+    CAST(:job_ids AS uuid[]) IS NOT NULL, s.fingerprint, CAST(:rate_per_s AS float8), CAST(:canary AS integer),
+    CAST(:stop_on_same_code AS boolean), CAST(:failure_ratio AS float8), CAST(:ratio_at_least AS integer), CAST(:include_uncertain AS boolean),
+    CAST(:deadline_at AS timestamptz), s.total, b.now, b.now
+  FROM stamp AS s CROSS JOIN bounds AS b
+  WHERE CAST(:operation_id AS uuid) IS NOT NULL AND s.total BETWEEN 1 AND CAST(:most AS integer)
+    AND (CAST(:expected AS text) IS NULL OR s.fingerprint = CAST(:expected AS text))
+  RETURNING id
+), items AS (
+  -- Canaries are taken from those that can be put back.
+  INSERT INTO {schema}.redrive_items (operation_id, job_id, kind, tenant, code, attempt_count, finished_at, canary)
+  SELECT o.id, p.id, p.kind, p.tenant, p.code, p.attempt_count, p.finished_at,
+    row_number() OVER (ORDER BY p.refusal IS NOT NULL, p.id) <= CAST(:canary AS integer)
+  FROM picked AS p CROSS JOIN begun AS o
+  RETURNING job_id
+), lanes AS (
+  INSERT INTO {schema}.redrive_lanes (operation_id, kind, tenant, waiting, free_at)
+  SELECT o.id, p.kind, p.tenant, count(*), b.now FROM picked AS p CROSS JOIN begun AS o CROSS JOIN bounds AS b GROUP BY o.id, p.kind, p.tenant, b.now
+  RETURNING kind
+), audited AS (
+  INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
+  SELECT b.now, CAST(:actor AS text), 'redrive.begin', o.id::text, CAST(:reason AS text),
+    jsonb_build_object('jobs', s.total, 'chosen', CAST(CAST(:chosen AS text) AS jsonb), 'fingerprint', s.fingerprint)
+  FROM begun AS o CROSS JOIN stamp AS s CROSS JOIN bounds AS b
+  RETURNING id
+)
+SELECT s.total, s.fingerprint, b.until, EXISTS (SELECT 1 FROM begun) AS begun,
+  (SELECT count(*) FROM picked AS p WHERE p.confirmed > 0) AS with_confirmed, (SELECT count(*) FROM picked AS p WHERE p.uncertain > 0) AS with_uncertain,
+  (SELECT count(*) FROM picked AS p WHERE p.pending > 0) AS with_pending,
+  (SELECT json_agg(r) FROM (SELECT p.refusal, count(*) AS jobs FROM picked AS p WHERE p.refusal IS NOT NULL GROUP BY p.refusal ORDER BY 1) AS r) AS refusals,
+  (SELECT json_agg(g) FROM (SELECT p.kind, p.tenant, p.code, count(*) AS jobs FROM picked AS p GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 20) AS g)
+    AS groups,
+  (SELECT json_agg(x) FROM (SELECT p.id, p.kind, p.tenant, p.logical_key, p.state, p.code, p.attempt_count, p.confirmed, p.uncertain, p.pending, p.refusal
+    FROM picked AS p ORDER BY p.refusal IS NOT NULL, p.id LIMIT 10) AS x) AS sample
+FROM stamp AS s CROSS JOIN bounds AS b

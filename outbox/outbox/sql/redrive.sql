@@ -1,0 +1,66 @@
+-- Purpose: put jobs of a redrive back to work, each only if it is still as it was when the redrive was decided. Identity, history and errors stay;
+--   attempts go on counting, and a new budget begins. What can't be put back is refused with the reason, and stays as it is.
+-- Transition: redrive: failed | cancelled -> ready (outbox row inserted, owed)
+-- Parameters: operation_id, job_ids, patient (false: jobs that somebody holds are left for the next turn)
+-- Locks: the job rows in id order, waiting or SKIP LOCKED; an ended job has no outbox row, and the new one is nobody else's yet. Then its items
+--   and its dead letter. The clock is read behind the locks. Index: primary keys.
+WITH named AS MATERIALIZED (
+  SELECT i.job_id, i.attempt_count, i.finished_at, i.new_payload, i.new_digest, r.id AS operation_id, r.by_ids, r.include_uncertain,
+    r.deadline_at, r.actor, r.reason
+  FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+  WHERE i.operation_id = CAST(:operation_id AS uuid) AND i.job_id = ANY (CAST(:job_ids AS uuid[])) AND i.state = 'waiting'
+), waited AS MATERIALIZED (
+  SELECT j.* FROM {schema}.jobs AS j
+  WHERE CAST(:patient AS boolean) AND j.id = ANY (ARRAY(SELECT n.job_id FROM named AS n)) ORDER BY j.id FOR UPDATE
+), tried AS MATERIALIZED (
+  SELECT j.* FROM {schema}.jobs AS j
+  WHERE NOT CAST(:patient AS boolean) AND j.id = ANY (ARRAY(SELECT n.job_id FROM named AS n)) ORDER BY j.id FOR UPDATE SKIP LOCKED
+), held AS MATERIALIZED (
+  SELECT * FROM waited UNION ALL SELECT * FROM tried
+), judged AS MATERIALIZED (
+  SELECT n.*, h.state AS from_state, h.last_error_code, h.payload, h.cancel_requested_by, h.cancel_reason, c.now,
+    CASE
+      WHEN h.id IS NULL THEN 'gone'
+      WHEN h.state = 'succeeded' THEN 'succeeded'
+      WHEN h.state NOT IN ('failed', 'cancelled') AND n.finished_at IS NULL THEN 'not_ended'
+      WHEN h.state NOT IN ('failed', 'cancelled') OR (h.attempt_count, h.finished_at) IS DISTINCT FROM (n.attempt_count, n.finished_at) THEN 'changed'
+      WHEN NOT n.by_ids AND EXISTS (SELECT 1 FROM {schema}.dead_letters AS d WHERE d.job_id = h.id AND d.discarded_at IS NOT NULL) THEN 'discarded'
+      WHEN h.payload_erased_at IS NOT NULL THEN 'payload_erased'
+      WHEN coalesce(n.deadline_at, h.deadline_at) <= c.now THEN 'expired'
+      WHEN h.last_error_code = 'effect_on_hold' AND NOT n.include_uncertain
+        AND EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = h.id AND e.state IN ('uncertain', 'pending')) THEN 'effect_on_hold'
+    END AS refusal
+  FROM named AS n LEFT JOIN held AS h ON h.id = n.job_id CROSS JOIN (SELECT {schema}.clock() AS now WHERE (SELECT count(*) FROM held) >= 0) AS c
+  WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = n.job_id)
+), redriven AS (
+  UPDATE {schema}.jobs AS j
+  SET state = 'ready', run_at = g.now, finished_at = NULL, deadline_at = coalesce(g.deadline_at, j.deadline_at),
+    budget_start = j.attempt_count, uncharged_attempts = j.attempt_count, failed_because = NULL, max_age_s = NULL,
+    cancel_requested_at = NULL, cancel_requested_by = NULL, cancel_reason = NULL, cancelled_after = NULL,
+    payload = coalesce(g.new_payload, j.payload), payload_digest = coalesce(g.new_digest, j.payload_digest)
+  FROM judged AS g
+  WHERE j.id = g.job_id AND g.refusal IS NULL AND j.state IN ('failed', 'cancelled')
+  RETURNING j.id, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at
+), owed AS (
+  INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at)
+  SELECT r.id, r.queue, r.tenant, r.run_at - r.priority * interval '1 minute', r.run_at, r.deadline_at FROM redriven AS r
+  RETURNING job_id
+), letters AS (
+  DELETE FROM {schema}.dead_letters AS d WHERE d.job_id = ANY (ARRAY(SELECT r.id FROM redriven AS r)) RETURNING d.job_id
+), ticked AS (
+  UPDATE {schema}.redrive_items AS i
+  SET refusal = g.refusal, state = CASE WHEN g.refusal IS NULL THEN 'redriven' ELSE 'refused' END,
+    redriven_at = CASE WHEN g.refusal IS NULL THEN g.now END,
+    old_payload = CASE WHEN g.refusal IS NULL AND g.new_payload IS NOT NULL THEN g.payload END
+  FROM judged AS g
+  WHERE i.operation_id = g.operation_id AND i.job_id = g.job_id
+  RETURNING i.job_id, i.kind, i.tenant, i.refusal
+), audited AS (
+  INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
+  SELECT g.now, g.actor, 'job.redrive', g.job_id::text, g.reason, jsonb_strip_nulls(jsonb_build_object('operation', g.operation_id,
+    'from', g.from_state, 'attempts', g.attempt_count, 'code', g.last_error_code, 'ended_at', g.finished_at,
+    'cancelled_by', g.cancel_requested_by, 'cancel_reason', g.cancel_reason, 'patched', CASE WHEN g.new_payload IS NOT NULL THEN true END))
+  FROM judged AS g JOIN redriven AS r ON r.id = g.job_id
+  RETURNING id
+)
+SELECT t.job_id, t.kind, t.tenant, t.refusal FROM ticked AS t

@@ -1,0 +1,268 @@
+"""Redrives that go on for longer: their relays' turns, canaries, stops, and a person's hand on them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from outbox import DeadFilter, JobState, NameRefused, RedriveRefused, StopOn, preview_redrive, redrive
+from outbox.dead_letters import discard
+from outbox.ending import Failure, complete, fail
+from outbox.link import Link
+from outbox.redrive_operations import list_items, list_redrives, read_redrive, steer_redrive
+from outbox.redrive_turns import Turn, advance_redrive
+from support.database import Database
+from support.jobs import Note, history, look, release_all, running, take
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+
+@pytest.fixture(autouse=True)
+def stopped(database: Database) -> None:
+    """Have the clock stand still but for the test."""
+    database.clock.stop()
+
+
+def dead(database: Database, link: Link, count: int, code: str = "broken", **options: Any) -> list[UUID]:
+    """Return the ids of fresh jobs that have failed."""
+    mine = running(database, link, count, **options)
+    fail(link, [(item.lease, Failure("terminal", code, "m", None)) for item in mine])
+    return [item.lease.job_id for item in mine]
+
+
+def begin(engine: sa.Engine, **options: Any) -> UUID:
+    """Begin a redrive of all dead letters and return its id."""
+    with engine.begin() as connection:
+        token = preview_redrive(connection, where=DeadFilter()).token
+        done = redrive(connection, where=DeadFilter(), acknowledge=token, by="me", reason="x", **options)
+    assert list(done.redriven) == []
+    return done.operation_id
+
+
+def turn(link: Link) -> Turn | None:
+    """Give the redrive that is due one turn."""
+    with link.transaction():
+        return advance_redrive(link)
+
+
+def run_ready(database: Database, link: Link, outcome: str = "succeed", code: str = "broken") -> list[UUID]:
+    """Run what is ready, with one outcome, and return the jobs."""
+    hints = release_all(link)
+    leases = [item.lease for item in take(link, [hint.job_id for hint in hints])]
+    if outcome == "succeed":
+        complete(link, leases)
+    else:
+        fail(link, [(lease, Failure("terminal", code, "m", None)) for lease in leases])
+    return [lease.job_id for lease in leases]
+
+
+def test_it_goes_at_its_rate_for_each_tenant(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Each kind and tenant has a lane of its own; when all have gone and ended, it is done."""
+    dead(database, link, 8, tenant="a")
+    dead(database, link, 3, tenant="b")
+    operation = begin(engine, rate=2)
+    per_turn = []
+    for _ in range(7):
+        done = turn(link)
+        per_turn.append(done.redriven if done else None)
+        database.clock.advance(1)
+        run_ready(database, link)
+    assert per_turn == [2, 4, 2, 2, 1, 0, None]
+    view = read_redrive(link, operation)
+    assert (view.state, view.redriven, view.succeeded, view.total) == ("done", 11, 11, 11)
+    assert {item.state for item in list_items(link, operation)} == {"succeeded"}
+    assert turn(link) is None
+
+
+def test_canaries_go_alone_and_the_rest_follows_when_they_have_ended(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """Nothing else is touched before the last canary has ended."""
+    ids = dead(database, link, 10)
+    operation = begin(engine, rate=1000, canary=3)
+    assert turn(link).redriven == 3  # type: ignore[union-attr]
+    for _ in range(3):
+        database.clock.advance(20)
+        assert turn(link).redriven == 0  # type: ignore[union-attr]
+    assert database.count("outbox") == 3
+    assert sorted(run_ready(database, link)) == sorted(
+        item.job_id for item in list_items(link, operation) if item.canary
+    )
+    database.clock.advance(20)
+    assert turn(link).redriven == 7  # type: ignore[union-attr]
+    assert len(run_ready(database, link)) == 7
+    database.clock.advance(20)
+    assert turn(link).state == "done"  # type: ignore[union-attr]
+    assert {look(database, job_id).state for job_id in ids} == {JobState.SUCCEEDED}
+
+
+def test_a_canary_that_fails_as_before_stops_the_rest(database: Database, link: Link, engine: sa.Engine) -> None:
+    """What was not touched stays as it is, the reason is told, and the stop is audited."""
+    dead(database, link, 10)
+    operation = begin(engine, canary=2)
+    turn(link)
+    run_ready(database, link, "fail")
+    database.clock.advance(20)
+    assert turn(link).state == "stopped"  # type: ignore[union-attr]
+    view = read_redrive(link, operation)
+    assert (view.redriven, view.failed, view.stop_reason) == (2, 2, "2 of the canaries failed as before")
+    assert database.count("jobs WHERE state = 'failed' AND attempt_count = 1") == 8
+    assert database.rows("SELECT actor, reason FROM {s}.audit WHERE action = 'redrive.stop'") == [
+        ("outbox relay", "2 of the canaries failed as before")
+    ]
+    database.clock.advance(600)
+    assert turn(link) is None
+    begin(engine, rate=1)  # what is left can be redriven anew
+
+
+def test_a_canary_that_fails_otherwise_stops_nothing_by_its_code(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """Another code is another cause: only the ratio counts it."""
+    dead(database, link, 5)
+    begin(engine, canary=1, rate=1000, stop_on=StopOn(failure_ratio=None))
+    turn(link)
+    run_ready(database, link, "fail", code="other")
+    database.clock.advance(20)
+    assert turn(link).redriven == 4  # type: ignore[union-attr]
+
+
+def test_too_many_failures_stop_it_at_any_time(database: Database, link: Link, engine: sa.Engine) -> None:
+    """The ratio counts once enough have ended."""
+    dead(database, link, 30)
+    operation = begin(engine, rate=5, stop_on=StopOn(failure_ratio=0.2, at_least=8))
+    for _ in range(2):
+        turn(link)
+        database.clock.advance(1)
+        run_ready(database, link, "fail", code="other")
+    assert turn(link).state == "running"  # type: ignore[union-attr]
+    database.clock.advance(1)
+    run_ready(database, link)
+    assert turn(link).state == "stopped"  # type: ignore[union-attr]
+    assert "failed again" in str(read_redrive(link, operation).stop_reason)
+
+
+def test_pause_resume_and_abort(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Each with who and why, audited; a move that makes no sense is refused and says what the redrive is."""
+    dead(database, link, 6)
+    operation = begin(engine, rate=1)
+    turn(link)
+
+    def steer(action: str) -> None:
+        with engine.begin() as connection:
+            steer_redrive(connection, operation, action, by="me", reason=f"to {action}")
+
+    steer("pause")
+    database.clock.advance(60)
+    assert turn(link) is None
+    with pytest.raises(RedriveRefused, match="is paused"):
+        steer("pause")
+    steer("resume")
+    assert turn(link).redriven == 1  # type: ignore[union-attr]
+    with pytest.raises(RedriveRefused, match="is running"):
+        steer("resume")
+    steer("abort")
+    database.clock.advance(60)
+    assert turn(link) is None
+    assert read_redrive(link, operation).state == "aborted"
+    with pytest.raises(RedriveRefused, match="is aborted"):
+        steer("resume")
+    assert database.count("jobs WHERE state = 'ready'") == 2
+    audited = "SELECT string_agg(action, ' ' ORDER BY id) FROM {s}.audit WHERE subject = %s"
+    assert database.value(audited, str(operation)) == "redrive.begin redrive.pause redrive.resume redrive.abort"
+
+
+def test_steering_what_is_not_there(engine: sa.Engine, link: Link) -> None:
+    """An unknown id, an unknown action and a missing name are errors; nothing is audited."""
+    with engine.begin() as connection:
+        with pytest.raises(RedriveRefused, match="no redrive"):
+            steer_redrive(connection, uuid4(), "pause", by="me", reason="x")
+        with pytest.raises(NameRefused, match="action"):
+            steer_redrive(connection, uuid4(), "stop", by="me", reason="x")
+        with pytest.raises(NameRefused, match="by"):
+            steer_redrive(connection, uuid4(), "pause", by="", reason="x")
+    with pytest.raises(RedriveRefused, match="no redrive"):
+        read_redrive(link, uuid4())
+    assert list_redrives(link) == []
+
+
+def test_what_changed_meanwhile_is_refused(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Jobs that were redriven, discarded or deleted since are left as they are, each with its reason."""
+    ids = dead(database, link, 4)
+    operation = begin(engine, rate=1000)
+    with engine.begin() as connection:
+        redrive(connection, ids[0], by="you", reason="sooner")
+        discard(connection, [ids[1]], by="you", reason="no use")
+    database.rows("DELETE FROM {s}.jobs WHERE id = %s", ids[2])
+    database.rows("DELETE FROM {s}.attempts WHERE job_id = %s", ids[2])
+    database.clock.advance(1)
+    assert turn(link).refused == 3  # type: ignore[union-attr]
+    assert {item.job_id: item.refusal for item in list_items(link, operation)} == {
+        ids[0]: "changed", ids[1]: "discarded", ids[2]: "gone", ids[3]: None,
+    }  # fmt: skip
+
+
+def test_a_job_that_somebody_holds_waits_for_the_next_turn(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A relay does not wait for a row that another transaction has locked."""
+    ids = dead(database, link, 3)
+    begin(engine, rate=1000)
+    with database.connect(autocommit=False) as other:
+        other.execute(database.sql("SELECT 1 FROM {s}.jobs WHERE id = %s FOR UPDATE", escaped=True), [ids[0]])
+        database.clock.advance(1)
+        assert turn(link).redriven == 2  # type: ignore[union-attr]
+    database.clock.advance(1)
+    assert turn(link).redriven == 1  # type: ignore[union-attr]
+
+
+def test_one_relay_at_a_time_advances_it(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Many relays: every job is put back once, and none waits for another's turn."""
+    ids = dead(database, link, 40)
+    operation = begin(engine, rate=1000)
+    database.clock.advance(1)
+    with link.transaction():
+        assert advance_redrive(link)
+        assert turn(database.link()) is None
+
+    def relay(_: int) -> int:
+        mine = database.link()
+        return sum(done.redriven for done in (turn(mine) for _ in range(5)) if done)
+
+    database.clock.advance(1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(relay, range(4)))
+    assert read_redrive(link, operation).redriven == 40
+    assert database.count("audit WHERE action = 'job.redrive'") == 40
+    assert database.count("outbox") == len(ids)
+
+
+def test_a_turn_that_is_rolled_back_is_made_again(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Counts, lanes, items and jobs move together or not at all."""
+    dead(database, link, 5)
+    operation = begin(engine, rate=1000)
+    database.clock.advance(1)
+
+    def broken_turn() -> None:
+        with link.transaction():
+            assert advance_redrive(link)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken_turn()
+    assert (read_redrive(link, operation).redriven, database.count("outbox")) == (0, 0)
+    assert turn(link).redriven == 5  # type: ignore[union-attr]
+
+
+def test_more_than_a_few_are_left_to_the_relays(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Above a hundred nothing is put back in the caller's transaction; a patch waits with its job."""
+    ids = dead(database, link, 101, payloads=[Note(key=f"n{number}", body=1) for number in range(101)])
+    begin(engine, patch={"body": 2})
+    assert database.count("jobs WHERE payload ->> 'body' = '2'") == 0
+    database.clock.advance(1)
+    turned = turn(link)
+    assert turned is not None
+    assert turned.redriven == database.count("jobs WHERE payload ->> 'body' = '2' AND state = 'ready'") == 50
+    assert history(database, ids[0]) == [(1, "failed")]
