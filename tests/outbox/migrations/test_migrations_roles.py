@@ -48,7 +48,8 @@ DEAD = (
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
     "unknown_jobs open_join",
-    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox {PURGING} {TURNS}",
+    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
+    f"{PURGING} {TURNS}",
     "consumer": f"{KEEPING} {WORKING}",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
