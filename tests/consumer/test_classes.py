@@ -273,3 +273,72 @@ def test_what_can_not_be_kept_of_refused_writes_hurts_nobody(desk: Desk) -> None
     desk.done(1)
     desk.submit("b")
     desk.done(2)
+
+
+class TextError(Exception):
+    """Raised with whatever text a test wants."""
+
+
+TEXTS = {
+    "NUL": "a\x00b",
+    "lone surrogates": "\ud800 and \udfff",
+    "cut inside a pair of surrogates": "\N{PILE OF POO}\ud83d",
+    "cut inside a character's bytes": "\N{PILE OF POO}".encode()[:-1].decode(errors="surrogateescape"),
+    "four bytes each, beyond the limit": "\N{PILE OF POO}" * 5000,
+    "combining, beyond the limit": "e\u0301" * 5000,
+    "terminal controls": "\x1b[31m\x07",
+    "bidirectional": "\u202egnp.exe",
+}
+
+
+class Unspeakable:
+    """What neither JSON nor pickle nor repr can take."""
+
+    def __repr__(self) -> str:
+        raise SystemExit
+
+    __reduce__ = __repr__
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+RESULTS: dict[str, Any] = {
+    "NaN": float("nan"),
+    "NUL in a key": {"a\x00": "\x00"},
+    "surrogate": "\ud800",
+    "bytes": b"\xff",
+    "huge": 10**6000,
+    "object": Unspeakable(),
+    "circle": CIRCLE,
+}
+
+
+@pytest.mark.parametrize("applies", [False, True])
+def test_values_that_break_bookkeeping_break_nothing(desk: Desk, applies: bool) -> None:
+    """Errors whose text can't be stored as it is, and results that no JSON can hold: each job ends recorded, and its
+    neighbours run.
+    """
+    seen: dict[str, Any] = {}
+
+    def handle(_job: Any, payload: Any) -> Any:
+        if payload.name in TEXTS:
+            raise TextError(TEXTS[payload.name])
+        return RESULTS.get(payload.name)
+
+    def apply(_session: Any, job: Any, result: Any) -> None:
+        seen[job.logical_key] = result
+
+    neighbours = [f"neighbour {number}" for number in range(20)]
+    names = [*neighbours[:10], *TEXTS, *RESULTS, *neighbours[10:]]
+    desk.start(handler(handle, apply if applies else None, retry=RetryPolicy(max_attempts=2, **SOON)))
+    ids = dict(zip(names, desk.submit(*names), strict=True))
+    desk.done(len(TEXTS), "failed")
+    desk.done(len(RESULTS) + 20)
+    for name in TEXTS:
+        error_class, code, message = desk.last_error(ids[name])
+        assert (error_class, code, desk.outcomes(ids[name])) == ("unknown", "TextError", ["retried", "failed"])
+        assert message.isprintable() or "\u202e" in message or "\u0301" in message
+        assert len(message) <= 2100
+    if applies:
+        assert all(seen[name] is RESULTS[name] for name in RESULTS)
+    assert check_invariants(desk.database) == []

@@ -146,6 +146,7 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         ("error_classes", "error_codes", "error_messages", "tracebacks"), ["x"] * len(rows)
     )
     return text | {
+        "jobs": json.dumps([{"job_id": str(row[0]), "after": None} for row in rows]),
         "job_ids": [row[0] for row in rows], "tokens": [row[1] or uuid4() for row in rows], "queue": "notes",
         "batch": count, "overdue_s": 0, "blameless": False, "rehint_after_s": 10, "rehint_max_s": 300,
         "kinds": ["test.note"], "versions": [1],
@@ -154,7 +155,7 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "outcomes": ["retried"] * len(rows), "markers": ["page 1"] * len(rows),
         "runway": 100, "reason": "x", "release_counts": [0] * len(rows),
         "empty_queues": None, "busy_after_s": 1, "queues": ["notes"], "age_s": 1, "job_id": rows[0][0],
-        "token": rows[0][1], "actor": "me", "key_ids": ["k"] * len(rows),
+        "token": rows[0][1], "actor": "me", "detail": "{}", "key_ids": ["k"] * len(rows),
         "since": BEGINNING[0], "since_id": BEGINNING[1],
         "max_ages_s": [60], "started_s": [1.0] * len(rows), "reached": ["started"] * len(rows), "effects": [None],
         "reasons": ["terminal"] * len(rows), "owed_since": [BEGINNING[0]],
