@@ -97,7 +97,7 @@ crash: $(READY) ## Kill and pause real processes in every crash window, then cou
 	@PYTHONPATH=tests $(BIN)/python -m crash $(CRASH_ARGS)
 
 .PHONY: scale
-scale: $(READY) ## Read a million ended jobs, each read against its bound (five minutes, 4 GB)
+scale: $(READY) ## Read a million ended jobs, and claim beside their purge, against bounds (five minutes, 4 GB)
 	@PYTHONPATH=tests $(BIN)/python -m scale $(SCALE_ARGS)
 
 # Each writes its figures into docs/ and ends with 1 if a must is missed. BENCH_ARGS='--quick' tries one out.

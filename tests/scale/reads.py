@@ -23,6 +23,7 @@ from outbox.servers import postgres
 from outbox.statements import statements_for
 from outbox.urls import sqlalchemy_engine
 from outbox_schemas import JobState
+from scale.claims import measure_claims
 from scale.filling import fill
 
 BOUND_S = 0.3
@@ -41,7 +42,8 @@ def main(arguments: list[str]) -> int:
         start = time.monotonic()
         fill(url, chosen.jobs)
         print(f"{chosen.jobs} ended jobs made in {time.monotonic() - start:.0f} s", flush=True)
-        return measure(url, chosen.rounds)
+        slow = measure(url, chosen.rounds)
+        return slow if measure_claims(url) else 1
 
 
 def measure(url: str, rounds: int) -> int:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from outbox.auditing import check_actor
+from outbox.cancelling import check_actor
 from outbox.doctor.examining import Examination
 from outbox.doctor.report import Limits, Report
 from outbox.identifiers import default_schema
