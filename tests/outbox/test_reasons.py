@@ -32,6 +32,7 @@ def job(state: JobState = JobState.READY, owed: OwedView | None = None, **fields
         "queue": "default",
         "priority": 0,
         "attempt_count": 0,
+        "budget_start": 0,
         "uncharged_attempts": 0,
         "run_at": NOW,
         "created_at": NOW,
@@ -236,6 +237,12 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         job(JobState.FAILED, last_error=error("lease_expired")),
         STAFFED,
         "a person: it has failed (lease_expired) and is not tried again by itself",
+        [Reason.FAILED],
+    ),
+    (
+        job(JobState.FAILED, last_error=error("Timeout"), failed_because="attempts_used_up"),
+        STAFFED,
+        "a person: it has failed (Timeout; attempts_used_up) and is not tried again by itself",
         [Reason.FAILED],
     ),
     (
