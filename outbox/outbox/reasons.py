@@ -86,7 +86,8 @@ def _ended(job: JobView, around: Surroundings) -> Finding:
         names = ", ".join(map(printable, around.open_effects)) or "an effect"
         text = f"a person: nobody knows whether its effect has happened ({names}), so it is on hold"
         return _finding(Reason.EFFECT_ON_HOLD, text, since=since)
-    why = [code for code in (job.last_error and job.last_error.code, job.failed_because) if code is not None]
+    code = None if job.last_error is None else job.last_error.code
+    why = [text for text in (code, job.failed_because) if text is not None]
     cause = f" ({printable('; '.join(dict.fromkeys(why)))})" if why else ""
     return _finding(Reason.FAILED, f"a person: it has failed{cause} and is not tried again by itself", since=since)
 
