@@ -100,6 +100,10 @@ crash: $(READY) ## Kill and pause real processes in every crash window, then cou
 scale: $(READY) ## Read a million ended jobs, and claim beside their purge, against bounds (five minutes, 4 GB)
 	@PYTHONPATH=tests $(BIN)/python -m scale $(SCALE_ARGS)
 
+.PHONY: secrets
+secrets: $(READY) ## Plant secrets everywhere, let real processes do their worst, and search all that comes out
+	@$(BIN)/python -m pytest -n 0 tests/planted tests/consumer/test_sensitive.py tests/outbox/test_masking.py $(TEST_ARGS)
+
 # Each writes its figures into docs/ and ends with 1 if a must is missed. BENCH_ARGS='--quick' tries one out.
 .PHONY: bench
 bench: $(READY) ## Measure this project alone, in about three minutes
