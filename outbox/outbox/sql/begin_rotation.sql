@@ -3,7 +3,7 @@
 -- Parameters: key_ids (all that the caller has, sorted), actor, reason
 -- Locks: rows of unfinished rotations. Index: none: a rotation is a rare thing, and so are its rows.
 WITH given_up AS (
-  UPDATE {schema}.key_rotations AS r SET state = 'given_up', updated_at = {schema}.clock() WHERE r.state = 'running' RETURNING r.id
+  UPDATE {schema}.key_rotations AS r SET updated_at = {schema}.clock(), state = 'given_up' WHERE r.state = 'running' RETURNING r.id
 ), begun AS (
   INSERT INTO {schema}.key_rotations (actor, reason, key_ids, started_at, updated_at)
   VALUES (CAST(:actor AS text), CAST(:reason AS text), CAST(:key_ids AS text[]), {schema}.clock(), {schema}.clock())
