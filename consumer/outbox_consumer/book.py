@@ -59,6 +59,11 @@ class Entry:
         return self.claimed.lease
 
     @property
+    def is_discreet(self) -> bool:
+        """Whether anything in its payload is sensitive or sealed."""
+        return self.hidden is not None or self.job.vault is not None
+
+    @property
     def is_first(self) -> bool:
         """Whether it is the job's first attempt, or the first one since its last redrive."""
         return self.claimed.attempt == self.claimed.budget_start + 1
@@ -90,9 +95,11 @@ class Entry:
         return self.stalled
 
     def news(self) -> str | None:
-        """Return the attempt's marker if no heartbeat has stored it yet."""
+        """Return the attempt's marker if no heartbeat has stored it yet. Where anything in the payload is sensitive or
+        sealed, a marker stays in this process: it may hold some of it.
+        """
         marker = self.job.marker[0]
-        return None if marker == self.told else marker
+        return None if marker == self.told or self.is_discreet else marker
 
 
 class LeaseBook:

@@ -8,6 +8,7 @@ import logging
 
 from outbox.logs import RateLimited
 from outbox_consumer.errors import RetryableError, TerminalError
+from outbox_consumer.failures import Reported
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.known_errors import Meaning, known_error
 
@@ -15,6 +16,8 @@ __all__ = ["meaning_of"]
 
 _quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 _OURS = (RetryableError, TerminalError)
+# What another process has reported was classified there, where the exception was.
+_SETTLED = (*_OURS, Reported)
 
 
 def meaning_of(handler: AnyHandler, error: BaseException, *, sealed: bool = False) -> BaseException:
@@ -22,7 +25,7 @@ def meaning_of(handler: AnyHandler, error: BaseException, *, sealed: bool = Fals
     nobody knows. Never raises: what goes wrong in `classify` is logged and leaves the failure unknown. For a `sealed`
     job the traceback is left out: it may quote the error.
     """
-    if issubclass(type(error), _OURS) or not isinstance(error, Exception):
+    if issubclass(type(error), _SETTLED) or not isinstance(error, Exception):
         return error
     try:
         found: Meaning | None = handler.classify(error) or known_error(error)

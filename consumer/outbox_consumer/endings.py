@@ -118,6 +118,8 @@ def overrun_reason(entry: Entry, now: float) -> tuple[str, str]:
         return f"the attempt ran longer than the handler's max_runtime ({limit})", "max_runtime_exceeded"
     marker = entry.job.marker[0]
     said = "there was no marker" if marker is None else f"the last marker was {marker!r}"
+    if entry.is_discreet:
+        said = "its markers are not told, as the payload holds what is sensitive or sealed"
     limit_s = entry.handler.progress_deadline
     return f"no progress within the handler's progress_deadline ({limit_s}); {said}", "progress_stalled"
 

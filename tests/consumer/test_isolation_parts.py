@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_consumer import AsyncHandler, Handler, HandlerError
+from outbox_consumer import AsyncHandler, Handler, HandlerError, TerminalError
+from outbox_consumer.classifying import meaning_of
+from outbox_consumer.failures import Reported, failure_of, least_wait_s
 from outbox_consumer.isolation import pool
 from outbox_consumer.isolation.causes import MEMORY_NOTE, failure_of_exit
 from outbox_consumer.isolation.forwarding import Forwarder, take
@@ -124,6 +126,14 @@ def test_end_of_a_process_has_a_code(code: int, words: bytes, expected: str) -> 
     failure = failure_of_exit(code, words)
     assert (failure.error_class, failure.code) == ("retryable", expected)
     assert "\x00" not in (failure.traceback or "")
+
+
+def test_failure_of_another_process_is_classified_there() -> None:
+    """A handler's `classify` sees exceptions, never what a child has made of them."""
+    reported = Reported(failure_of_exit(3, b""), 5.0)
+    judging = handler(classify=lambda _self, _error: TerminalError("all is lost"))
+    assert meaning_of(judging, reported) is reported
+    assert (failure_of(reported, reported).code, least_wait_s(reported)) == ("child_exit_3", 5.0)
 
 
 def test_log_record_travels_as_texts(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 import pytest
@@ -13,13 +13,20 @@ import pytest
 from outbox_consumer import Handler
 from outbox_consumer.endings import overrun_reason
 from outbox_consumer.job import MARKER_CHARACTERS
-from outbox_schemas import HandlerError, LeaseLost
+from outbox_schemas import HandlerError, LeaseLost, Sensitive
 from support.consuming import AsyncTask, Desk, RunningConsumer, Task, async_handler, handler
 from support.invariants import check_invariants
 from support.jobs import look
 from support.waiting import until
 
 HOSTILE = "page \x00 7 \ud800 \x1b[31m" + "é" * 500
+
+
+class Card(Task):
+    """A job with something that nobody may see."""
+
+    kind: ClassVar[str] = "test.progress_card"
+    card: Annotated[str, Sensitive] = "canary-4111"
 
 
 def stored(desk: Desk, job_id: UUID) -> str | None:
@@ -35,6 +42,7 @@ def let_silence_pass(running: RunningConsumer, seconds: float) -> None:
             marker, moved_at = entry.job.marker
             entry.job._progress = (marker, moved_at - seconds)
             entry.started_at -= seconds
+            entry.taken_at -= seconds
 
 
 def test_marker_travels_with_the_heartbeat_and_stays_until_the_next_claim(desk: Desk) -> None:
@@ -166,6 +174,26 @@ def test_time_in_apply_is_no_standstill(desk: Desk) -> None:
     gate.open()
     desk.done(1)
     assert desk.outcomes(job_id) == ["succeeded"]
+
+
+def test_marker_of_a_discreet_job_is_told_to_nobody(desk: Desk) -> None:
+    """Where the payload holds what is sensitive, a marker counts as progress but is neither stored nor quoted."""
+    gate = desk.gate()
+
+    def handle(job: Any, payload: Any) -> None:
+        job.progress(f"card {payload.card}")
+        gate.wait(job)
+
+    running = desk.start(handler(handle, payload=Card, progress_deadline=20), heartbeat_s=0.1)
+    desk.submit("a", payload=Card)
+    gate.holds(1)
+    [entry] = running.consumer._book.entries()
+    beaten = entry.trusted_until
+    until(lambda: entry.trusted_until > beaten + 0.2)
+    assert desk.database.value("SELECT progress FROM {s}.outbox") is None
+    assert "canary" not in overrun_reason(entry, time.monotonic() + 21)[0]
+    gate.open()
+    desk.done(1)
 
 
 def test_both_limits_passed_names_the_maximum(desk: Desk) -> None:

@@ -318,8 +318,8 @@ class Desk:
             assert not thread.is_alive()
 
 
-def overrun(running: RunningConsumer, name: str | None = None) -> None:
-    """Have the attempts that run, or the one of the job of that name, be an hour old: past their maximum runtime."""
+def overrun(running: RunningConsumer, name: str | None = None, *, by_s: float = 3600) -> None:
+    """Have the attempts that run, or the one of the job of that name, be an hour older: past their maximum runtime."""
 
     def started() -> list[Entry]:
         entries = [entry for entry in running.consumer._book.entries() if entry.started_at is not None]
@@ -327,7 +327,8 @@ def overrun(running: RunningConsumer, name: str | None = None) -> None:
 
     for entry in until(started):
         assert entry.started_at is not None
-        entry.started_at -= 3600
+        entry.started_at -= by_s
+        entry.taken_at -= by_s
 
 
 def through(url: str, port: int) -> str:

@@ -119,6 +119,7 @@ def throttled(job: Any, payload: Any) -> None:
 
 def grows(job: Any, payload: Any) -> None:
     """Take all memory there is."""
+    mark(payload, "grown")
     held = []
     while True:
         held.append(bytearray(os.urandom(16) * MIB))
