@@ -91,6 +91,7 @@ class AttemptView(_View):
     error_message: str | None
     traceback: str | None
     effects_touched: tuple[str, ...] | None = None
+    progress: str | None = None
 
 
 class RefusalView(_View):

@@ -8,11 +8,12 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from outbox import enqueue
-from outbox.ending import complete, hand_back, retry
+from outbox import cancel, enqueue
+from outbox.ending import complete, fail, hand_back, retry
 from outbox.keeping import recover_leases
 from outbox.leasing import Ability, Lease, heartbeat, hold_fence
 from outbox.link import Link
+from outbox.reading import list_attempts
 from outbox_schemas import JobState, Phase
 from support.database import Database
 from support.jobs import (
@@ -138,6 +139,24 @@ def test_a_heartbeat_extends_what_is_owned(database: Database, link: Link) -> No
     database.clock.advance(20)
     assert [item.job_id for item in recover_leases(link)] == [other.lease.job_id]
     assert heartbeat(link, []) == []
+
+
+def test_a_heartbeat_brings_the_marker_and_history_keeps_the_last(database: Database, link: Link) -> None:
+    """What a handler said last of its progress stays with an attempt that did not succeed, however it ended."""
+    jobs = running(database, link, 5)
+    failed, retried, lost, cancelled, done = jobs
+    heartbeat(link, [item.lease for item in jobs], [f"page {number}" for number in range(5)])
+    heartbeat(link, [item.lease for item in jobs], [None, None, "page 22", None, None])
+    assert look(database, lost.lease.job_id).owed.progress == "page 22"
+    fail(link, [(failed.lease, BROKEN)])
+    retry(link, [(retried.lease, BROKEN, 0)])
+    complete(link, [done.lease])
+    with database.engine().begin() as connection:
+        cancel(connection, cancelled.lease.job_id, by="me", reason="test")
+    database.clock.advance(61)
+    recover_leases(link)
+    kept = [[attempt.progress for attempt in list_attempts(link, item.lease.job_id)] for item in jobs]
+    assert kept == [["page 0"], ["page 1"], ["page 22"], ["page 3"], [None]]
 
 
 def test_a_heartbeat_may_revive_an_expired_lease_that_nobody_took(database: Database, link: Link) -> None:

@@ -10,7 +10,8 @@ WITH asked AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT a.job_id FROM asked AS a)) ORDER BY o.job_id FOR UPDATE
 ), gone AS (
-  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) RETURNING o.job_id, o.lease_token, o.released_at, {schema}.clock() AS now
+  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) RETURNING o.job_id, o.lease_token, o.released_at, o.progress,
+    {schema}.clock() AS now
 ), cancelled AS (
   UPDATE {schema}.jobs AS j
   SET state = 'cancelled', lease_token = NULL, finished_at = g.now,
@@ -28,10 +29,10 @@ WITH asked AS MATERIALIZED (
   RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, j.cancelled_after, g.now
 ), history AS (
   INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
-    ended_at, outcome, error_class, error_code, error_message, effects_touched)
+    ended_at, outcome, error_class, error_code, error_message, effects_touched, progress)
   SELECT c.id, c.attempt_count, g.lease_token, c.lease_owner, c.lease_host, c.lease_worker_version, c.lease_handler_version, g.released_at,
     c.lease_started_at, c.now, 'cancelled', 'cancelled', 'cancelled', CAST(:reason AS text),
-    (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = c.id AND x.attempt = c.attempt_count)
+    (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = c.id AND x.attempt = c.attempt_count), g.progress
   FROM cancelled AS c JOIN gone AS g ON g.job_id = c.id WHERE g.lease_token IS NOT NULL
   RETURNING job_id
 ), audited AS (

@@ -9,7 +9,7 @@ WITH ended AS MATERIALIZED (
     CAST(:reached AS text[]), CAST(:effects AS text[]))
     AS e(job_id, token, error_class, error_code, error_message, traceback, because, started_s, reached, touched)
 ), mine AS MATERIALIZED (
-  SELECT e.*, o.released_at
+  SELECT e.*, o.released_at, o.progress
   FROM {schema}.outbox AS o JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
   ORDER BY o.job_id FOR UPDATE OF o
@@ -27,9 +27,10 @@ WITH ended AS MATERIALIZED (
   RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, n.now
 )
 INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
-  started_at, ended_at, reached, outcome, failed_because, error_class, error_code, error_message, traceback, effects_touched)
+  started_at, ended_at, reached, outcome, failed_because, error_class, error_code, error_message, traceback, effects_touched,
+  progress)
 SELECT b.id, b.attempt_count, m.token, b.lease_owner, b.lease_host, b.lease_worker_version, b.lease_handler_version, m.released_at,
   b.lease_started_at, CASE WHEN m.started_s IS NOT NULL THEN least(b.lease_started_at + make_interval(secs => m.started_s), b.now) END, b.now, m.reached, 'failed', m.because,
-  m.error_class, m.error_code, m.error_message, m.traceback, string_to_array(m.touched, E'\x1f')
+  m.error_class, m.error_code, m.error_message, m.traceback, string_to_array(m.touched, E'\x1f'), m.progress
 FROM failed AS b JOIN mine AS m ON m.job_id = b.id
 RETURNING job_id

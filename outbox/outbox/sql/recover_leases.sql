@@ -6,7 +6,7 @@
 -- Index: both primary keys, attempts_pkey, effects_pkey; coalesce keeps the planner from outbox_leased, where it would walk all leases, dead ones
 --   included. The verdict is a sub-select of the update's own row: one that was read before might be of an earlier attempt.
 WITH expired AS MATERIALIZED (
-  SELECT o.job_id, o.lease_token, o.released_at FROM {schema}.outbox AS o
+  SELECT o.job_id, o.lease_token, o.released_at, o.progress FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false) AND o.lease_expires_at <= (SELECT {schema}.clock())
   ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), recovered AS (
@@ -32,7 +32,7 @@ WITH expired AS MATERIALIZED (
   FROM expired AS e, (SELECT {schema}.clock() AS now) AS n
   WHERE j.id = e.job_id AND j.state = 'running' AND j.lease_token = e.lease_token
   RETURNING j.id, j.state, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version,
-    j.lease_started_at, j.failed_because, n.now, e.lease_token AS token, e.released_at
+    j.lease_started_at, j.failed_because, n.now, e.lease_token AS token, e.released_at, e.progress
 ), owed AS (
   UPDATE {schema}.outbox AS o
   SET phase = 'owed', due_at = (SELECT max(r.now) FROM recovered AS r), lease_token = NULL, lease_expires_at = NULL, last_error = 'lease expired'
@@ -42,11 +42,11 @@ WITH expired AS MATERIALIZED (
   DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT r.id FROM recovered AS r WHERE r.state = 'failed')) RETURNING o.job_id
 ), history AS (
   INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, hinted_at, claimed_at,
-    ended_at, outcome, failed_because, error_class, error_code, error_message, effects_touched)
+    ended_at, outcome, failed_because, error_class, error_code, error_message, effects_touched, progress)
   SELECT r.id, r.attempt_count, r.token, r.lease_owner, r.lease_host, r.lease_worker_version, r.lease_handler_version, r.released_at,
     r.lease_started_at, r.now, 'lease_lost', r.failed_because, 'lease_lost', 'lease_expired',
     'the lease expired: the worker died, hung or lost the database',
-    (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = r.id AND x.attempt = r.attempt_count)
+    (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = r.id AND x.attempt = r.attempt_count), r.progress
   FROM recovered AS r
   -- A number that is taken (a row that was written by hand) must not keep every other lease of the fleet from being recovered.
   ON CONFLICT (job_id, number) DO NOTHING

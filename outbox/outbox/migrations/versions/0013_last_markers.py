@@ -1,0 +1,13 @@
+"""A place in the history for the last marker of an attempt that did not succeed."""
+
+from collections.abc import Callable
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade(apply: Callable[[str], None]) -> None:
+    """Hand this revision's SQL file to the runner."""
+    apply("0013_last_markers.sql")
