@@ -43,6 +43,7 @@ class Timekeeper:
         self._link = link
         self._leases = LeaseWatch(link)
         self._joins = JoinWatch()
+        self._joins_trouble = Trouble("sets", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
         self._presence = presence
         self._refusals = refusals
@@ -66,7 +67,7 @@ class Timekeeper:
             try:
                 self._repeat(self._recover)
                 self._repeat(expire_deadlines)
-                self._joins.close(self._link)
+                self._close_sets()
                 kept_at = time.monotonic()
                 trouble.over()
             except psycopg.Error as error:
@@ -82,6 +83,14 @@ class Timekeeper:
             self._presence.tell(self._link)
         if self._refusals is not None:
             self._refusals.write(self._link)
+
+    def _close_sets(self) -> None:
+        """Start the jobs whose sets are complete. A right that is missing for it must not slow down the rest."""
+        try:
+            self._joins.close(self._link)
+            self._joins_trouble.over()
+        except psycopg.Error as error:
+            self._joins_trouble.report(error)
 
     def _recover(self, link: Link, *, batch: int) -> list[RecoveredLease]:
         return recover_leases(link, self._leases.expired(batch=batch))

@@ -104,3 +104,11 @@ def test_hint_in_a_foreign_queue_wins_no_work(desk: Desk, hints: Hints, amqp_url
     assert desk.outcomes(job_id) == []
     assert running.counted("claimed") == 0
     assert check_invariants(desk.database) == []
+
+
+def test_sets_that_cannot_be_looked_at_hold_up_nothing_else(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the rights on their tables are missing, that is told, and the turn goes on to its end."""
+    keeper = Timekeeper(desk.database.link("test/time"), alone=lambda: True)
+    desk.database.rows("ALTER TABLE {s}.joins RENAME TO joins_elsewhere")
+    keeper._close_sets()
+    assert "the tables are missing or of another version" in caplog.text
