@@ -132,11 +132,13 @@ def test_cancel_ends_a_waiting_job_once(run: Any, engine: Engine) -> None:
     code, shown, _ = run("jobs", "cancel", job, "--by", "ops", "--reason", "wrong month")
     assert code == 0
     assert "is cancelled (by ops" in shown
+    assert "; by then: nothing had started" in shown
     code, shown, _ = run("jobs", "cancel", job, "--by", "other", "--reason", "again", "--json")
     answer = json.loads(shown)
     assert (code, answer["cancelled"], answer["job"]["cancel_requested_by"]) == (0, True, "ops")
     shown = run("jobs", "show", job)[1]
     assert "cancelled:   by ops: wrong month" in shown
+    assert "by then:     nothing had started" in shown
     assert "nothing: it was cancelled by ops" in shown
 
 
