@@ -37,16 +37,15 @@ def test_the_statements_make_exactly_the_tables_moves() -> None:
     assert declared_moves() == dict(TRANSITIONS)
 
 
+_SETS_STATE = r"UPDATE \{schema\}\.jobs AS \w+\s+SET\s+\(?state\b[^=]*= (?:\(\s+SELECT )?([^\n]+)"
+
+
 def test_only_declared_statements_write_the_state() -> None:
     """A statement that sets a job's state declares a transition, to those states."""
     for file in files("outbox").joinpath("sql").iterdir():
         text = file.read_text(encoding="utf-8")
         body = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-        written = {
-            state
-            for setting in re.findall(r"SET\s+\(?state\b[^=]*= (?:\(\s+SELECT )?([^\n]+)", body)
-            for state in re.findall(r"'(\w+)'", setting)
-        }
+        written = {state for setting in re.findall(_SETS_STATE, body) for state in re.findall(r"'(\w+)'", setting)}
         (line,) = re.findall(r"^-- Transition: (.*)$", text, re.MULTILINE)
         targets = [] if line.startswith("none") else re.findall(r" -> ([\w |]+?)(?=;| \(|$)", line)
         assert written == {target for some in targets for target in some.split(" | ")}, file.name

@@ -27,5 +27,5 @@ INSERT INTO {schema}.attempts (job_id, number, lease_token, worker, host, worker
 SELECT j.id, j.attempt_count, j.token, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.released_at,
   j.lease_started_at, CASE WHEN e.started_s IS NOT NULL THEN least(j.lease_started_at + make_interval(secs => e.started_s), j.finished_at) END, j.finished_at, 'succeeded',
   string_to_array(e.touched, E'\x1f')
-FROM finished AS j JOIN ended AS e ON e.job_id = j.id
+FROM finished AS j JOIN ended AS e ON e.job_id = j.id AND e.token = j.token
 RETURNING job_id
