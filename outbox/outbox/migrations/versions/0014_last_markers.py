@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-revision = "0013"
-down_revision = "0012"
+revision = "0014"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 
 
 def upgrade(apply: Callable[[str], None]) -> None:
     """Hand this revision's SQL file to the runner."""
-    apply("0013_last_markers.sql")
+    apply("0014_last_markers.sql")
