@@ -42,6 +42,6 @@ def explain_job(link: Link, job: JobView) -> Explanation:
 def _explained(job: JobView, read: Callable[[dict[str, Any]], list[Any]]) -> Explanation:
     of_job = {"job_id": job.id, "queue": job.queue, "kind": job.kind, "version": job.version}
     row = read(of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT})[0]
-    return explanation_of(
-        job, Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, tuple(row.open_effects), row.awaited)
-    )
+    effects, redrive = tuple(row.open_effects), None if row.redrive is None else (row.redrive[0], row.redrive[1])
+    around = Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, effects, row.awaited, redrive)
+    return explanation_of(job, around)

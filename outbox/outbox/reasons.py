@@ -42,6 +42,7 @@ class Surroundings:
         able: those of them that work for the job's queue and run its kind and version.
         ahead: due hints that stand before its own in its queue, counted up to `AHEAD_LIMIT`.
         open_effects: its effects that are not confirmed.
+        redrive: id and state of the redrive that it waits in.
         awaited: how many jobs of its set have not ended as it waits for, counted up to `AHEAD_LIMIT`.
     """
 
@@ -52,6 +53,7 @@ class Surroundings:
     ahead: int = 0
     open_effects: tuple[str, ...] = ()
     awaited: int = 0
+    redrive: tuple[str, str] | None = None
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
@@ -62,6 +64,9 @@ def explanation_of(job: JobView, around: Surroundings) -> Explanation:
 
 def _findings(job: JobView, around: Surroundings) -> Iterator[Finding]:
     if job.state in ENDED:
+        if around.redrive is not None and job.state is not JobState.SUCCEEDED:
+            text = "its turn in redrive {} ({})".format(*around.redrive)
+            yield _finding(Reason.REDRIVE_WAITS, text)
         yield _ended(job, around)
     elif job.owed is None:
         text = "nothing, which is a defect: it has not ended and yet has no outbox row"

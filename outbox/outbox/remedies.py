@@ -28,8 +28,9 @@ REMEDIES = MappingProxyType(
         Reason.CANCEL_REQUESTED: "its worker, which is told at its next heartbeat or check",
         Reason.SUCCEEDED: "nothing: succeeded is final",
         Reason.CANCELLED: "nothing, unless a person redrives it",
-        Reason.FAILED: "a person: mend the cause, then redrive it",
+        Reason.FAILED: "a person: mend the cause, then `outbox dead redrive`",
         Reason.EFFECT_ON_HOLD: "a person: find out whether it has happened, then `outbox effects resolve`",
+        Reason.REDRIVE_WAITS: "a relay, in the redrive's turn; a person resumes a paused one",
         Reason.NOTHING_OWED: "a person: this is a defect; `outbox doctor --fix` mends it",
         Reason.PHASE_MISMATCH: "a person: this is a defect; `outbox doctor --fix` mends it",
     }

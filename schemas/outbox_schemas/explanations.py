@@ -36,6 +36,7 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
     FAILED = "failed"
     EFFECT_ON_HOLD = "effect_on_hold"
+    REDRIVE_WAITS = "redrive_waits"
     NOTHING_OWED = "nothing_owed"
     PHASE_MISMATCH = "phase_mismatch"
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from outbox import Explanation, JobNotFound, cancel, enqueue, explain
+from outbox import Explanation, JobNotFound, cancel, enqueue, explain, preview_redrive, redrive
 from outbox.ending import complete, fail, retry
 from outbox.identity import worker_identity
 from outbox.leasing import Ability, refuse
@@ -197,7 +197,22 @@ def test_dead(database: Database, link: Link, still: datetime) -> None:
     fail(link, [(claimed.lease, BROKEN)])
     found = why(database, claimed.lease.job_id)
     assert (found.code, found.since) == (Reason.FAILED, still)
-    assert f"({BROKEN.code})" in found.text
+    assert f"({BROKEN.code};" in found.text
+
+
+def test_waiting_in_a_redrive(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
+    """A dead job that a redrive will put back names the redrive, and then why it is dead."""
+    [claimed] = running(database, link)
+    fail(link, [(claimed.lease, BROKEN)])
+    job_id = claimed.lease.job_id
+    with engine.begin() as connection:
+        token = preview_redrive(connection, job_id, schema=database.schema).token
+        done = redrive(
+            connection, job_id, by="ops", reason="mended", acknowledge=token, rate=1.0, schema=database.schema
+        )
+    found = why(database, job_id)
+    assert codes(found) == [Reason.REDRIVE_WAITS, Reason.FAILED]
+    assert str(done.operation_id) in found.text
 
 
 def test_succeeded(database: Database, link: Link, still: datetime) -> None:

@@ -252,6 +252,12 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         [Reason.EFFECT_ON_HOLD],
     ),
     (
+        job(JobState.FAILED),
+        Surroundings(NOW, redrive=("01a2", "paused")),
+        "its turn in redrive 01a2 (paused)",
+        [Reason.REDRIVE_WAITS, Reason.FAILED],
+    ),
+    (
         job(JobState.CANCELLED, cancel_requested_by="ops"),
         STAFFED,
         "nothing: it was cancelled by ops",

@@ -1,7 +1,7 @@
 -- Purpose: read what, beside its own rows, decides why one job does not run: the time, who works here, its place in its queue's line.
 -- Transition: none
 -- Parameters: job_id, queue, kind, version (the job's), live_s (how long ago a process's last sign may be), ahead_limit
--- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, join_members_awaited. The processes are read whole.
+-- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, join_members_awaited, redrive_items_job. The processes are read whole.
 SELECT n.now, p.relays, p.consumers, p.able,
   (SELECT count(*) FROM (
     SELECT 1 FROM {schema}.outbox AS o JOIN {schema}.outbox AS mine ON mine.job_id = CAST(:job_id AS uuid) AND mine.phase = 'owed'
@@ -10,7 +10,9 @@ SELECT n.now, p.relays, p.consumers, p.able,
   ARRAY(SELECT e.name FROM {schema}.effects AS e WHERE e.job_id = CAST(:job_id AS uuid) AND e.state IN ('pending', 'uncertain') ORDER BY e.name LIMIT 20)
     AS open_effects,
   (SELECT count(*) FROM (SELECT 1 FROM {schema}.join_members AS m WHERE m.join_id = CAST(:job_id AS uuid) AND m.seen IS NULL
-    LIMIT CAST(:ahead_limit AS integer)) AS members) AS awaited
+    LIMIT CAST(:ahead_limit AS integer)) AS members) AS awaited,
+  (SELECT ARRAY[r.id::text, r.state] FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+    WHERE i.job_id = CAST(:job_id AS uuid) AND i.state = 'waiting' AND r.state IN ('running', 'paused') ORDER BY r.id DESC LIMIT 1) AS redrive
 FROM (SELECT {schema}.clock() AS now) AS n, LATERAL (
   SELECT count(*) FILTER (WHERE s.role = 'relay') AS relays, count(*) FILTER (WHERE s.role = 'consumer') AS consumers,
     count(*) FILTER (WHERE s.role = 'consumer' AND CAST(:queue AS text) = ANY (s.works_for) AND EXISTS (
