@@ -61,11 +61,11 @@ def test_errors_survive_a_process_boundary() -> None:
 
 def test_the_public_names() -> None:
     """Nothing is added to or taken from the contracts by accident."""
-    names = """AttemptView BadHint BrokerError CancelRefused CancelResult CancelledAfter Document ENDED
-        EffectNotFound EffectNotOpen EffectState EffectView ErrorView Event Explanation Finding HandlerError
+    names = """AttemptView BadHint BrokerError CancelRefused CancelResult CancelledAfter Document ENDED EffectNotFound
+        EffectNotOpen EffectState EffectView ErrorView Event Explanation FailedBecause Finding HandlerError
         InboxKeyConflict InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict
-        MAX_PAYLOAD_BYTES NameRefused NotDead OutboxError Outcome OwedView Payload PayloadError Phase Reason
-        RedriveRefused Ref RefCutShort RefError RefMismatch SchemaMismatch SealBroken Sensitive
-        SettingsError StateChanged SubmissionUnresolved TRANSITIONS TreeView UnknownKey UpgradeFailed
-        decode_hint digest encode_hint next_states redacted shape"""
+        MAX_PAYLOAD_BYTES NameRefused NotDead OutboxError Outcome OwedView Payload PayloadError Phase
+        Reached Reason RedriveRefused Ref RefCutShort RefError RefMismatch RefusalView SchemaMismatch
+        SealBroken Sensitive SettingsError StateChanged SubmissionUnresolved TRANSITIONS TreeView UnknownKey
+        UpgradeFailed decode_hint digest encode_hint next_states redacted shape"""
     assert sorted(outbox_schemas.__all__) == sorted(names.split())
