@@ -266,3 +266,14 @@ def test_more_than_a_few_are_left_to_the_relays(database: Database, link: Link, 
     assert turned is not None
     assert turned.redriven == database.count("jobs WHERE payload ->> 'body' = '2' AND state = 'ready'") == 50
     assert history(database, ids[0]) == [(1, "failed")]
+
+
+def test_what_has_failed_once_more_meanwhile_is_refused(database: Database, link: Link, engine: sa.Engine) -> None:
+    """It is failed as before, and yet not what the decision was about."""
+    (job_id,) = dead(database, link, 1)
+    operation = begin(engine, rate=1)
+    with engine.begin() as connection:
+        redrive(connection, job_id, by="you", reason="sooner")
+    assert run_ready(database, link, "fail") == [job_id]
+    assert turn(link).refused == 1  # type: ignore[union-attr]
+    assert [item.refusal for item in list_items(link, operation)] == ["changed"]

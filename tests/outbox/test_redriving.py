@@ -373,3 +373,24 @@ def test_an_erased_payload_runs_no_more(database: Database, link: Link, engine: 
         assert preview_redrive(connection, job_id).refusals == {"payload_erased": 1}
         with pytest.raises(RedriveRefused, match="erased"):
             redrive(connection, job_id, by="me", reason="x")
+
+
+def test_a_discarded_letter_is_redriven_by_its_id(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Discarding is undone by whoever names the job; no filter takes it."""
+    (job_id,) = dead(database, link)
+    with engine.begin() as connection:
+        discard(connection, [job_id], by="me", reason="x")
+        assert preview_redrive(connection, where=DeadFilter()).total == 0
+        assert list(redrive(connection, job_id, by="me", reason="after all").redriven) == [job_id]
+    assert database.count("dead_letters") == 0
+
+
+def test_another_driver_does_as_well(database: Database, link: Link) -> None:
+    """A service on psycopg2 previews, patches and redrives in its own transaction."""
+    ids = dead(database, link, 2)
+    engine = database.keep(sa.create_engine(database.driver_url("psycopg2"), poolclass=sa.NullPool))
+    with engine.begin() as connection:
+        token = preview_redrive(connection, ids).token
+        done = redrive(connection, ids, acknowledge=token, by="me", reason="x", patch={"body": 1})
+        assert (sorted(done.redriven), done.refused) == (sorted(ids), {})
+    assert database.count("jobs WHERE state = 'ready' AND payload ->> 'body' = '1'") == 2
