@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from outbox import cancel, fan_in
+from outbox import cancel, fan_in, redrive
 from outbox.doctor import CHECKS, Limits, Report, examine, mend
 from outbox.ending import complete, fail, hand_back, retry
 from outbox.identity import worker_identity
@@ -53,17 +53,19 @@ def traffic(database: Database, link: Link) -> None:
     Presence(Role.CONSUMER, worker_identity(), queues=["notes"], abilities=ABILITIES).tell(link)
     submit(database, 2)
     submit(database, 2, run_at=database.value("SELECT {s}.clock() + interval '1 day'"), priority=-50)
-    done, back, again, failed, lost, kept = running(database, link, 6, priority=100)
+    done, back, again, failed, dead, lost, kept = running(database, link, 7, priority=100)
     complete(link, [done.lease])
     hand_back(link, [back.lease])
     retry(link, [(again.lease, BROKEN, 900)])
-    fail(link, [(failed.lease, BROKEN)])
+    fail(link, [(failed.lease, BROKEN), (dead.lease, BROKEN)])
     database.rows("UPDATE {s}.outbox SET lease_expires_at = {s}.clock() WHERE job_id = %s", lost.lease.job_id)
     recover_leases(link, [lost.lease.job_id])
     [gone] = submit(database)
     with database.engine(poolclass=sa.NullPool).begin() as connection:
         cancel(connection, gone, by="ops", reason="wrong", schema=database.schema)
         cancel(connection, kept.lease.job_id, by="ops", reason="wrong", schema=database.schema)
+        redrive(connection, dead.lease.job_id, by="ops", reason="mended", schema=database.schema)
+        redrive(connection, gone, by="ops", reason="not so wrong", schema=database.schema)
     running(database, link, 2)
     release_all(link)
 
