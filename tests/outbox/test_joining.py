@@ -14,7 +14,19 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from outbox import JobNotFound, JobState, NameRefused, cancel, enqueue_many, fan_in, fan_in_async, get_job, join_keeping
+from outbox import (
+    JobNotFound,
+    JobState,
+    NameRefused,
+    cancel,
+    enqueue_many,
+    fan_in,
+    fan_in_async,
+    get_job,
+    join_keeping,
+    preview_redrive,
+    redrive,
+)
 from outbox.ending import complete, fail
 from outbox.explaining import explain_job
 from outbox.join_keeping import JoinWatch, close_joins
@@ -83,6 +95,23 @@ def test_what_a_failure_means(database: Database, link: Link, engine: sa.Engine,
     assert look(database, job_id).state is JobState.READY
     if on == "succeeded":
         assert explain_job(link, look(database, job_id)).text == "the jobs of its set: 1 still to end"
+
+
+def test_a_redrive_that_succeeds_lets_it_go_on(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A member that has failed is tried again by a person; with its success the set is complete."""
+    (claimed,) = running(database, link)
+    member = claimed.lease.job_id
+    job_id = wait_for(database, [member])
+    fail(link, [(claimed.lease, BROKEN)])
+    assert due(link) == []
+    with engine.begin() as connection:
+        token = preview_redrive(connection, job_ids=[member]).token
+        redrive(connection, job_ids=[member], acknowledge=token, by="me", reason="mended")
+    assert due(link) == []
+    release_all(link)
+    (again,) = take(link, [member])
+    complete(link, [again.lease])
+    assert due(link) == [job_id]
 
 
 def test_nothing_to_wait_for_starts_at_once(database: Database, link: Link) -> None:
