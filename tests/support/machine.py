@@ -297,7 +297,8 @@ class Installation(RuleBasedStateMachine):
         assert (list(done.redriven), done.refused.keys()) == (sorted(able), {*ids} - {*able})
         for job_id in able:
             job = self.jobs[job_id]
-            again = {"run_at": self.now, "due": self.now, "uncharged": job.attempts, "releases": 0}
+            again: dict[str, Any] = {"run_at": self.now, "due": self.now, "uncharged": job.attempts, "releases": 0}
+            again |= {"because": None, "began": None}
             self.jobs[job_id] = job.moved(Event.REDRIVE, JobState.READY, **again)
 
     @invariant()
