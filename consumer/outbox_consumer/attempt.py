@@ -63,6 +63,8 @@ class Attempts:
         try:
             payload = read_payload(entry)
             hit(Barrier.CONSUMER_BEFORE_HANDLE)
+            if entry.hidden is None:  # nearly every job; the block below would cost each of them
+                return True, await _async_handler(entry).handle(entry.job, payload)
             with hiding(entry.hidden):
                 return True, await _async_handler(entry).handle(entry.job, payload)
         except BaseException as error:  # noqa: BLE001 - as above; a cancelled task is an ended attempt
@@ -136,6 +138,8 @@ def handle_here(entry: Entry) -> Any:
     """Read the payload and run a synchronous handler in this process. Raises whatever user code does."""
     payload = read_payload(entry)
     hit(Barrier.CONSUMER_BEFORE_HANDLE)
+    if entry.hidden is None:  # nearly every job; the block below would cost each of them
+        return _sync_handler(entry).handle(entry.job, payload)
     with hiding(entry.hidden):
         return _sync_handler(entry).handle(entry.job, payload)
 

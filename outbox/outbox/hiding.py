@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 
 from outbox.masking import MASK, forms, masked_besides, pattern_of
 from outbox_schemas import Payload
@@ -58,7 +59,13 @@ class Hidden:
 
 def hidden_of(payload: Payload) -> Hidden | None:
     """Return what is to be hidden of a payload; None where its class marks nothing as sensitive."""
-    return Hidden(payload) if holds_sensitive(type(payload)) else None
+    return Hidden(payload) if _marks(type(payload)) else None
+
+
+@cache
+def _marks(payload: type[Payload]) -> bool:
+    """Tell it by one look into a dictionary: this is asked for every job."""
+    return holds_sensitive(payload)
 
 
 def hiding(hidden: Hidden | None) -> AbstractContextManager[None]:

@@ -91,7 +91,8 @@ def test_a_kind_may_have_times_of_its_own(database: Database, link: Link) -> Non
     note = made(database, link)
     mine = rules(succeeded="30d", cancelled="30d", kinds={"test.note": {"succeeded": "never"}})
     database.clock.advance(31 * DAY)
-    assert purge(link, mine, batch=100).cancelled == 1
+    assert purge(link, mine[::-1], batch=100).cancelled == 1  # in whatever order the rules come
+    assert preview(link, mine[::-1], batch=100).succeeded == 0
     assert note["succeeded"] in left(database)
     shorter = rules(kinds={"test.note": {"succeeded": "2h"}, "other": {"failed": "1h"}})
     assert purge(link, shorter, batch=100).succeeded == 1
