@@ -13,12 +13,15 @@ from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from outbox import enqueue
 from outbox_consumer import Handler, Job, RetryPolicy, TerminalError
 from statements.accounts import Accounts
 from statements.models import Statement, StatementArtifact
-from statements.payloads import RenderStatement
+from statements.payloads import ChargeStatement, RenderStatement
 from statements.renderer import NotRenderableError, render
 from statements.store import FolderStore, ObjectConflictError, ObjectCorruptError, ObjectStore
+
+FEE_CENTS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,9 @@ class RenderStatementHandler(Handler[RenderStatement]):
         return Artifact(payload, key, sha256, len(data), reused=False)
 
     def apply(self, session: Session, job: Job, result: Artifact) -> None:  # noqa: ARG002
-        """Record the document and point the statement to it, in the transaction that completes the job."""
+        """Record the document, point the statement to it and have it charged for, in the transaction that completes the
+        job: the next step exists if this one has succeeded, and only then.
+        """
         key = result.payload.model_dump(include={"account_id", "period", "format_version"})
         self._record(session, key, result)
         session.execute(
@@ -80,6 +85,7 @@ class RenderStatementHandler(Handler[RenderStatement]):
             .filter_by(**key)
             .values(status="available", object_key=result.object_key, issue_count=Statement.issue_count + 1)
         )
+        enqueue(session, ChargeStatement(**key, amount_cents=FEE_CENTS))
 
     def _find(self, payload: RenderStatement, key: str) -> Artifact | None:
         head = self._store.head(key)

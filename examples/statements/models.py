@@ -45,6 +45,8 @@ class Statement(Base):
     status: Mapped[str] = mapped_column(Text, server_default="pending")
     object_key: Mapped[str | None] = mapped_column(Text)
     issue_count: Mapped[int] = mapped_column(server_default="0")
+    charge_id: Mapped[str | None] = mapped_column(Text)
+    mail_id: Mapped[str | None] = mapped_column(Text)
     requested_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
 
 

@@ -39,3 +39,36 @@ class RenderStatement(Payload):
     def object_key(self) -> str:
         """Return where the document lives in the store; every attempt names the same place."""
         return f"statements/{self.logical_key()}.pdf"
+
+
+class ChargeStatement(Payload):
+    """Charge the account for one statement; follows from its rendering."""
+
+    kind: ClassVar[str] = "charge_statement"
+    version: ClassVar[int] = 1
+    queue: ClassVar[str] = "statements"
+
+    account_id: AccountId
+    period: Period
+    format_version: FormatVersion
+    amount_cents: Annotated[int, Field(strict=True, ge=1)]
+
+    def logical_key(self) -> str:
+        """Return the identity of the work: a statement is charged once."""
+        return f"{self.account_id}/{self.period}/v{self.format_version}"
+
+
+class MailStatement(Payload):
+    """Tell the customer that a statement is there; follows from its charge."""
+
+    kind: ClassVar[str] = "mail_statement"
+    version: ClassVar[int] = 1
+    queue: ClassVar[str] = "statements"
+
+    account_id: AccountId
+    period: Period
+    format_version: FormatVersion
+
+    def logical_key(self) -> str:
+        """Return the identity of the work: one mail a statement."""
+        return f"{self.account_id}/{self.period}/v{self.format_version}"

@@ -78,7 +78,10 @@ def test_everything_breaks_and_nothing_is_lost() -> None:
     """With a consumer killed, one frozen past its lease and the broker restarted, all promises hold."""
     result, events = _result(_start())
     assert (result["submitted"], result["statements"]) == (180, 90), events
-    assert (result["jobs"], result["artifacts"], result["lost"], result["duplicated"]) == (90, 90, 0, 0), events
+    assert (result["jobs"], result["artifacts"], result["lost"], result["duplicated"]) == (270, 90, 0, 0), events
+    assert (result["charges"], result["mails"] - result["mails_sent_again"]) == (90, 90), events
+    assert result["charges_reconciled"] >= 1, events
+    assert result["dead_letters_redriven"] >= 1, events
     assert result["leases_recovered"] >= 2, events
     assert result["stale_writes_refused"] >= 1, events
     assert "the broker is back" in events
@@ -90,7 +93,7 @@ def test_without_a_broker(postgres_server: str) -> None:
     """Where no broker is to be had, the demonstration says so in one line and keeps every promise."""
     result, events = _result(_start(NO_BROKER + PROGRAM, OUTBOX_DATABASE_URL=postgres_server))
     assert [line for line in events.splitlines() if "Without a broker" in line] != []
-    assert (result["jobs"], result["lost"], result["duplicated"]) == (90, 0, 0), events
+    assert (result["jobs"], result["lost"], result["duplicated"]) == (270, 0, 0), events
 
 
 @pytest.mark.slow

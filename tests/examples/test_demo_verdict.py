@@ -16,17 +16,22 @@ from statements.store import FolderStore
 KEY = ("acct_91", "2026-05", 2)
 OBJECT = "statements/acct_91/2026-05/v2.pdf"
 JOB = UUID(int=1)
+NAME = "acct_91/2026-05/v2"
 
 
 def _good() -> Evidence:
     return Evidence(
         accepted=[Accepted(KEY, JOB, created=True), Accepted(KEY, JOB, created=False)],
         jobs={JOB: "succeeded"},
+        following=["succeeded", "succeeded"],
         attempts=[(JOB, "lease_lost"), (JOB, "succeeded")],
         statements=[Issued(KEY, "available", OBJECT, 1)],
         documents=[Document(KEY, OBJECT, "d" * 64)],
         objects={OBJECT: "d" * 64},
         stale_writes_refused=1,
+        charges={NAME: 1},
+        mails={NAME: 2},
+        charges_reconciled=1,
     )
 
 
@@ -38,11 +43,16 @@ def test_good_run() -> None:
     assert dict(verdict.rows()) == {
         "submitted": 2,
         "statements": 1,
-        "jobs": 1,
+        "jobs": 3,
         "attempts": 2,
         "leases recovered": 1,
         "stale writes refused": 1,
         "artifacts": 1,
+        "charges": 1,
+        "charges reconciled": 1,
+        "dead letters redriven": 0,
+        "mails": 2,
+        "mails sent again": 1,
         "lost": 0,
         "duplicated": 0,
     }
@@ -61,6 +71,8 @@ def test_good_run() -> None:
         {"objects": {}},
         {"objects": {OBJECT: None}},
         {"objects": {OBJECT: "e" * 64}},
+        {"charges": {}},
+        {"mails": {}},
     ],
 )
 def test_each_missing_piece_counts_as_lost(change: dict[str, object]) -> None:
@@ -76,6 +88,7 @@ def test_each_missing_piece_counts_as_lost(change: dict[str, object]) -> None:
     [
         {"accepted": [Accepted(KEY, JOB, created=True), Accepted(KEY, JOB, created=True)]},
         {"statements": [Issued(KEY, "available", OBJECT, 2)]},
+        {"charges": {NAME: 2}},
         {"attempts": [(JOB, "succeeded"), (JOB, "succeeded")]},
         {"jobs": {JOB: "succeeded", UUID(int=2): "succeeded"}},
         {"objects": {OBJECT: "d" * 64, "statements/other.pdf": "d" * 64}},

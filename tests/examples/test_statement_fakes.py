@@ -1,19 +1,20 @@
 """The two remote services of the example."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
-from examples.conftest import Serve
 from statements.fakes.faults import Faults
 from statements.fakes.ledger import Ledger
 from statements.fakes.server import create_fakes
 
+Serve = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
 CHARGE = {"account_id": "acct_91", "amount_cents": 150, "reference": "acct_91/2026-05/v2"}
 MAIL = {"to": "acct_91@bank.example", "subject": "Your statement"}
 

@@ -37,7 +37,7 @@ def pause_a_consumer(show: Director) -> None:
     try:
         _await_recovery(show, before + len(held))
         show.wait_for(
-            lambda _: show.observer.succeeded(held) == len(held),
+            lambda _: show.observer.ended(held) == len(held),
             "its jobs to be finished by another consumer",
         )
     finally:

@@ -7,17 +7,19 @@ from uuid import UUID
 from sqlalchemy import Engine, Row, Uuid, column, func, select, table
 
 from statements.models import Statement, StatementArtifact
+from statements.payloads import RenderStatement
 
-JOBS = table("jobs", column("id", Uuid), column("state"), column("lease_owner"), schema="outbox")
+JOBS = table("jobs", column("id", Uuid), column("kind"), column("state"), column("lease_owner"), schema="outbox")
 OUTBOX = table("outbox", column("job_id", Uuid), schema="outbox")
 ATTEMPTS = table(
     "attempts", column("job_id", Uuid), column("number"), column("worker"), column("outcome"), schema="outbox"
 )
+EFFECTS = table("effects", column("state"), column("settled_by"), schema="outbox")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Counts of one moment."""
+    """Counts of one moment: renderings by state, and the jobs that follow from them."""
 
     ready: int = 0
     running: int = 0
@@ -25,6 +27,8 @@ class Snapshot:
     failed: int = 0
     recovered: int = 0
     """Attempts that ended because their lease expired."""
+    following: int = 0
+    """Jobs that follow from renderings and have not ended."""
 
     @property
     def ended(self) -> int:
@@ -46,12 +50,15 @@ class Observer:
     def snapshot(self) -> Snapshot:
         """Count jobs by state, and recovered leases."""
         with self._engine.connect() as connection:
-            states = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state)).all()
+            rendering = JOBS.c.kind == RenderStatement.kind
+            every = select(rendering, JOBS.c.state, func.count()).group_by(rendering, JOBS.c.state)
+            counts = {(ours, state): number for ours, state, number in connection.execute(every)}
             recovered = connection.scalar(
                 select(func.count()).select_from(ATTEMPTS).where(ATTEMPTS.c.outcome == "lease_lost")
             )
-        counts = {state: number for state, number in states if state in {"ready", "running", "succeeded", "failed"}}
-        return Snapshot(recovered=recovered or 0, **counts)
+        following = counts.get((False, "ready"), 0) + counts.get((False, "running"), 0)
+        states = {state: counts.get((True, state), 0) for state in ("ready", "running", "succeeded", "failed")}
+        return Snapshot(recovered=recovered or 0, following=following, **states)
 
     def held_by(self, pid: int) -> frozenset[UUID]:
         """Return the jobs that the worker with this process id is running, as the database sees it."""
@@ -73,11 +80,29 @@ class Observer:
             )
         return found or 0
 
-    def jobs(self) -> dict[UUID, str]:
-        """Return the state of every job."""
+    def ended(self, jobs: Collection[UUID]) -> int:
+        """Return how many of these jobs have ended, well or not."""
         with self._engine.connect() as connection:
-            rows = connection.execute(select(JOBS.c.id, JOBS.c.state))
-            return {row.id: row.state for row in rows}
+            ended = JOBS.c.state.in_(["succeeded", "failed"])
+            found = connection.scalar(select(func.count()).select_from(JOBS).where(JOBS.c.id.in_(list(jobs)), ended))
+        return found or 0
+
+    def jobs(self) -> dict[UUID, tuple[str, str]]:
+        """Return kind and state of every job."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(JOBS.c.id, JOBS.c.kind, JOBS.c.state))
+            return {row.id: (row.kind, row.state) for row in rows}
+
+    def failed(self) -> list[UUID]:
+        """Return the jobs that wait for a person."""
+        with self._engine.connect() as connection:
+            return list(connection.scalars(select(JOBS.c.id).where(JOBS.c.state == "failed")))
+
+    def reconciled(self) -> int:
+        """Return how many effects were settled by asking the other side."""
+        with self._engine.connect() as connection:
+            found = select(func.count()).select_from(EFFECTS).where(EFFECTS.c.settled_by == "reconcile")
+            return connection.scalar(found) or 0
 
     def attempts(self) -> list[tuple[UUID, str]]:
         """Return job and outcome of every ended attempt."""

@@ -23,6 +23,10 @@ class Plan:
     """Added to each rendering: a real one takes milliseconds, too short to be killed in."""
     lease_s: float = 5.0
     """Lease of an attempt; short, because the audience waits for its end."""
+    throttle_every: int = 25
+    """The payment provider turns every so-manieth charge away for a second."""
+    silent_every: int = 30
+    """Payment provider and mail relay do every so-manieth thing and don't answer."""
     start_s: float = 60.0
     """Bound on the start of anything."""
     step_s: float = 30.0

@@ -12,7 +12,7 @@ import httpx
 from outbox.servers.ports import free_port
 from statements.accounts import Accounts
 from statements.database import open_engine
-from statements.demo import faults
+from statements.demo import cards, faults
 from statements.demo.director import Director
 from statements.demo.evidence import gather
 from statements.demo.found import check_found
@@ -50,12 +50,17 @@ def _perform(plan: Plan, screen: Screen, interrupts: "_Interrupts") -> Verdict:
     wanted = keys(Accounts.load(), plan.statements)
     with open_stage(plan, screen.say) as stage:
         try:
-            url = _start(stage)
+            account = cards.expired_account(Accounts.load())
+            url, remotes_url = _start(stage, account)
             engine = open_engine(stage.database_url, pool_size=2)
             load = Load(url, wanted, plan)
             interrupts.deferred = True
             try:
-                return _scenes(Director(stage, Observer(engine), load, screen, interrupts.check))
+                show = Director(stage, Observer(engine), load, screen, interrupts.check)
+                skipped = _scenes(show)
+                redriven = _settle(show, remotes_url, account)
+                verdict = judge(gather(show.observer, load, stage, redriven=redriven))
+                return replace(verdict, skipped=skipped)
             finally:
                 load.close()
                 engine.dispose()
@@ -64,18 +69,29 @@ def _perform(plan: Plan, screen: Screen, interrupts: "_Interrupts") -> Verdict:
             raise
 
 
-def _start(stage: Stage) -> str:
+def _start(stage: Stage, expired: str) -> tuple[str, str]:
+    """Start everything; return the addresses of the service and of the remote services."""
+    remotes_url = _start_remotes(stage, expired)
     port = free_port()
     service = stage.start_service(port)
     stage.start_relay()
     for _ in range(2):
         stage.start_consumer()
     url = f"http://127.0.0.1:{port}"
-    _await_health(service, url, stage.plan.start_s)
+    _await_answer(service, f"{url}/health", stage.plan.start_s)
+    return url, remotes_url
+
+
+def _start_remotes(stage: Stage, expired: str) -> str:
+    port = free_port()
+    remotes = stage.start_remotes(port, expired)
+    url = f"http://127.0.0.1:{port}"
+    _await_answer(remotes, f"{url}/charges", stage.plan.start_s)
     return url
 
 
-def _scenes(show: Director) -> Verdict:
+def _scenes(show: Director) -> list[str]:
+    """Play every scene, until each statement is rendered; return the reasons of those that were left out."""
     plan = show.plan
     names = ", ".join(process.name for process in show.stage.processes if process.running)
     show.say(f"running: {names}")
@@ -92,28 +108,35 @@ def _scenes(show: Director) -> Verdict:
     show.load.allow(plan.statements)
     show.wait_for(lambda _: show.load.done(), "every request to be answered", plan.drain_s)
     show.say("every request is answered")
-    show.wait_for(lambda now: now.ended >= plan.statements, "every job to end", plan.drain_s)
+    show.wait_for(lambda now: now.ended >= plan.statements, "every statement to be rendered", plan.drain_s)
+    return skipped
+
+
+def _settle(show: Director, remotes_url: str, account: str) -> int:
+    """See what follows from the statements end, and the processes; return how many dead letters were redriven."""
+    show.wait_for(lambda now: now.following == 0, "every charge and mail to end", show.plan.drain_s)
+    redriven = cards.renew_and_redrive(show, remotes_url, account)
     show.say("every job has ended; stopping the processes, then checking")
     show.during(show.stage.stop_processes, "the processes to stop")
-    return replace(judge(gather(show.observer, show.load, show.stage)), skipped=skipped)
+    return redriven
 
 
 def _await_succeeded(show: Director, enough: int) -> None:
     show.wait_for(lambda now: now.succeeded >= enough, f"{enough} statements to be finished")
 
 
-def _await_health(service: Process, url: str, limit_s: float) -> None:
+def _await_answer(service: Process, url: str, limit_s: float) -> None:
     until = time.monotonic() + limit_s
     while True:
         try:
-            if httpx.get(f"{url}/health", timeout=2, trust_env=False).status_code == httpx.codes.OK:
+            if httpx.get(url, timeout=2, trust_env=False).status_code == httpx.codes.OK:
                 return
         except httpx.TransportError:
             pass
         if not service.running:
-            raise DemoError(f"the service ended with exit status {service.popen.returncode}")
+            raise DemoError(f"{service.name} ended with exit status {service.popen.returncode}")
         if time.monotonic() > until:
-            raise DemoError(f"the service did not answer within {limit_s:g} s")
+            raise DemoError(f"{service.name} did not answer within {limit_s:g} s")
         time.sleep(0.1)
 
 

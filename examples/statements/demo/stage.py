@@ -59,6 +59,7 @@ class Stage:
         self.database_url = database_url
         self.broker: RabbitMQ | None = None
         self.store = instance.make_folder("store")
+        self.ledgers = instance.make_folder("ledgers")
         self.processes: list[Process] = []
         self._instance = instance
         self._environment = _environment(plan, self.store) | {
@@ -74,21 +75,25 @@ class Stage:
 
     def migrate(self) -> None:
         """Create the tables of outbox-relay and of the service, as a deployment does."""
-        for name, argv in (("migration", _outbox("db", "upgrade")), ("tables", _module("statements"))):
-            process = self._spawn(name, argv)
-            process.expected_to_end = True
-            try:
-                code = process.popen.wait(self.plan.start_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise DemoError(f"{name} took longer than {self.plan.start_s:g} s") from None
-            if code:
-                raise DemoError(f"{name} failed with exit status {code}: {tail(process.log)}")
+        self._run_to_end("migration", _outbox("db", "upgrade"))
+        self._run_to_end("tables", _module("statements"))
 
     def start_service(self, port: int) -> Process:
         """Start the HTTP service on loopback."""
         arguments = ["--factory", "statements.api:from_environment", "--host", "127.0.0.1", "--no-access-log"]
         return self._spawn("service", [*_module("uvicorn"), *arguments, "--port", str(port)])
+
+    def start_remotes(self, port: int, expired: str) -> Process:
+        """Start the payment provider and the mail relay, with the faults of real ones; `expired`: whose card is."""
+        self._environment |= {
+            "STATEMENTS_REMOTES_URL": f"http://127.0.0.1:{port}",
+            "STATEMENTS_FAKES_FOLDER": str(self.ledgers),
+            "STATEMENTS_FAKES_THROTTLE_EVERY": str(self.plan.throttle_every),
+            "STATEMENTS_FAKES_SILENT_EVERY": str(self.plan.silent_every),
+            "STATEMENTS_FAKES_EXPIRED": expired,
+        }
+        arguments = ["--factory", "statements.fakes.server:from_environment", "--host", "127.0.0.1", "--no-access-log"]
+        return self._spawn("remotes", [*_module("uvicorn"), *arguments, "--port", str(port)])
 
     def start_relay(self) -> Process:
         """Start a relay."""
@@ -97,7 +102,7 @@ class Stage:
     def start_consumer(self) -> Process:
         """Start one more consumer."""
         number = 1 + sum(process.name.startswith("consumer") for process in self.processes)
-        return self._spawn(f"consumer-{number}", _outbox("consume", "statements.handlers"))
+        return self._spawn(f"consumer-{number}", _outbox("consume", "statements.handlers", "statements.billing"))
 
     def stop_processes(self) -> None:
         """Ask every process to end, and see that all do.
@@ -120,6 +125,17 @@ class Stage:
             if not process.running and not process.expected_to_end:
                 return process
         return None
+
+    def _run_to_end(self, name: str, argv: list[str]) -> None:
+        process = self._spawn(name, argv)
+        process.expected_to_end = True
+        try:
+            code = process.popen.wait(self.plan.start_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise DemoError(f"{name} took longer than {self.plan.start_s:g} s") from None
+        if code:
+            raise DemoError(f"{name} failed with exit status {code}: {tail(process.log)}")
 
     def _spawn(self, name: str, argv: list[str]) -> Process:
         log = self._instance.folder / f"{name}.log"

@@ -34,7 +34,9 @@ class Evidence:
 
     accepted: Collection[Accepted]
     jobs: Mapping[UUID, str]
-    """State of every job."""
+    """State of every rendering."""
+    following: Collection[str]
+    """State of every job that follows from one."""
     attempts: Collection[tuple[UUID, str]]
     """Job and outcome of every ended attempt."""
     statements: Collection[Issued]
@@ -42,11 +44,20 @@ class Evidence:
     objects: Mapping[str, str | None]
     """Checksum of every object in the store as it reads now; None if it is incomplete or damaged."""
     stale_writes_refused: int
+    charges: Mapping[str, int]
+    """What the payment provider has on its ledger for each statement."""
+    mails: Mapping[str, int]
+    """What the mail relay has on its ledger for each statement."""
+    charges_reconciled: int = 0
+    dead_letters_redriven: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The final table. `lost` and `duplicated` count statements; `problems` says which, and why."""
+    """The final table. `lost` and `duplicated` count statements; `problems` says which, and why.
+
+    A mail that was sent again is no duplicate: its relay can't tell, and the handler says that twice is better.
+    """
 
     submitted: int
     statements: int
@@ -55,6 +66,11 @@ class Verdict:
     leases_recovered: int
     stale_writes_refused: int
     artifacts: int
+    charges: int
+    charges_reconciled: int
+    dead_letters_redriven: int
+    mails: int
+    mails_sent_again: int
     lost: int
     duplicated: int
     seconds: float = 0.0
@@ -79,20 +95,26 @@ class Verdict:
 def judge(evidence: Evidence) -> Verdict:
     """Count what was promised and is not there, and what is there more than once.
 
-    Lost: an accepted statement without a succeeded job, a pointer, an artifact row, or an intact object.
-    Duplicated: a second job, a second success or a second `apply` for one statement; an object or a job that
-    nobody asked for.
+    Lost: an accepted statement without a succeeded job, a pointer, an artifact row, an intact object, a charge at the
+    provider, or a mail.
+    Duplicated: a second job, a second success, a second `apply` or a second charge for one statement; an object or a
+    job that nobody asked for.
     """
     lost = _lost(evidence)
     duplicated = _duplicated(evidence)
     return Verdict(
         submitted=len(evidence.accepted),
         statements=len({item.key for item in evidence.accepted}),
-        jobs=len(evidence.jobs),
+        jobs=len(evidence.jobs) + len(evidence.following),
         attempts=len(evidence.attempts),
         leases_recovered=sum(outcome == "lease_lost" for _, outcome in evidence.attempts),
         stale_writes_refused=evidence.stale_writes_refused,
         artifacts=len(evidence.documents),
+        charges=sum(evidence.charges.values()),
+        charges_reconciled=evidence.charges_reconciled,
+        dead_letters_redriven=evidence.dead_letters_redriven,
+        mails=sum(evidence.mails.values()),
+        mails_sent_again=sum(evidence.mails.values()) - len(evidence.mails),
         lost=len(lost),
         duplicated=len(duplicated),
         problems=[*lost.values(), *duplicated.values()],
@@ -119,7 +141,13 @@ def _missing(job_id: UUID, issued: Issued | None, document: Document | None, evi
         return "it has no artifact row, or points to another object"
     if evidence.objects.get(document.object_key) != document.sha256:
         return "its object is missing or has other bytes"
-    return None
+    return _not_followed(_name(document.key), evidence)
+
+
+def _not_followed(name: str, evidence: Evidence) -> str | None:
+    if not evidence.charges.get(name):
+        return "nothing was charged for it"
+    return None if evidence.mails.get(name) else "nobody was told of it"
 
 
 def _duplicated(evidence: Evidence) -> dict[Any, str]:
@@ -134,6 +162,9 @@ def _duplicated(evidence: Evidence) -> dict[Any, str]:
     for issued in evidence.statements:
         if issued.issue_count > 1:
             found[issued.key] = f"{_name(issued.key)} was applied {issued.issue_count} times"
+    found |= {
+        f"charge {name}": f"{name} was charged {times} times" for name, times in evidence.charges.items() if times > 1
+    }
     successes = Counter(job_id for job_id, outcome in evidence.attempts if outcome == "succeeded")
     found |= {job: f"job {job} succeeded {times} times" for job, times in successes.items() if times > 1}
     asked = {item.job_id for item in evidence.accepted}
