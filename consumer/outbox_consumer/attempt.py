@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
-from outbox_consumer.endings import Ending, How, ending_for
+from outbox_consumer.endings import Ending, How, ending_for, overrun_ending
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.handler import AsyncHandler, Handler
 from outbox_consumer.sealed import KeyAwaited, opened_payload
@@ -28,7 +29,8 @@ from outbox_schemas.refusals import reasons
 
 __all__ = ["Attempts", "handle_here", "read_payload"]
 
-_quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
+log = logging.getLogger("outbox.consumer")
+_quiet = RateLimited(log, every_s=10)
 _AWAITED = "a job is sealed under a key that is not known here; it waits for a worker that has the key"
 
 
@@ -109,6 +111,19 @@ class Attempts:
         else:
             with hiding(entry.hidden):
                 self._ender.put([ending_for(entry, error)])
+
+    def break_off(self, entry: Entry, error: BaseException) -> None:
+        """End an attempt whose bookkeeping has failed. Never raises: else its lease would be renewed for
+        ever, with nobody at work.
+        """
+        with suppress(BaseException), hiding(entry.hidden):
+            told = error if entry.job.vault is None else None  # the texts of a sealed job stay out of the log
+            log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=told)
+        # The first ending stands, and an attempt that is in its `apply` settles its end there.
+        if not (entry.ending or entry.completing):
+            reason = f"the attempt's bookkeeping failed ({type(error).__name__})"
+            with suppress(BaseException):
+                self._ender.put([overrun_ending(entry, reason, "bookkeeping_failed")])
 
     def drop(self, entry: Entry, reason: str) -> None:
         """Forget an attempt whose lease is lost; its job's fate is in other hands."""

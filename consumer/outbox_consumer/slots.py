@@ -6,7 +6,6 @@ others.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,8 +15,6 @@ from outbox_consumer.attempt import Attempts
 from outbox_consumer.book import Entry
 
 __all__ = ["Line", "Slots", "ThreadSlots"]
-
-log = logging.getLogger("outbox.consumer")
 
 
 class Slots(Protocol):
@@ -166,8 +163,8 @@ class ThreadSlots:
                 self._attempts.drop(entry, "the lease was lost before the start")
             else:
                 self._attempt(entry)
-        except BaseException:  # a slot must outlive whatever a handler does to it
-            log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=True)
+        except BaseException as error:  # noqa: BLE001 - a slot must outlive whatever a handler does to it
+            self._attempts.break_off(entry, error)
 
     def _attempt(self, entry: Entry) -> None:
         self._attempts.run(entry)

@@ -217,7 +217,7 @@ class LoopSlots:
             if not entry.completing:
                 self._attempts.fail(entry, error)
         elif error is not None:
-            log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=error)
+            self._attempts.break_off(entry, error)
         self._running -= 1
         self._on_free()
 

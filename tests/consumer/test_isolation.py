@@ -20,6 +20,8 @@ from support.isolated import (
     SealedHandler,
     Strict,
     StrictHandler,
+    Unreadable,
+    UnreadableHandler,
     is_alive,
     submit,
 )
@@ -58,6 +60,14 @@ def test_crash_of_a_child_is_an_ordinary_failed_attempt(desk: Desk, tmp_path: Pa
         stack = desk.database.value("SELECT traceback FROM {s}.attempts WHERE number = 1 AND job_id = %s", job_id)
         assert "in segfaults" in stack
     assert check_invariants(desk.database) == []
+
+
+def test_a_payload_whose_reader_would_end_the_process_fails_its_attempt_alone(desk: Desk, tmp_path: Path) -> None:
+    """It is recorded, and its lease isn't renewed for ever with nobody at work."""
+    desk.start(UnreadableHandler())
+    job_id = submit(desk, "pid", tmp_path, payload=Unreadable)
+    until(lambda: desk.state(job_id) == "failed")
+    assert set(desk.outcomes(job_id)) <= {"retried", "failed"}
 
 
 def test_errors_keep_their_class_and_code(desk: Desk, tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ import time
 from contextvars import ContextVar
 from typing import Any
 
+import pytest
+
+from outbox_consumer.attempt import Attempts
 from outbox_consumer.intake import Inbox
-from support.consuming import AsyncTask, Desk, async_handler, handler
+from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.waiting import until
 
 NOTED: ContextVar[str] = ContextVar("NOTED", default="")
@@ -127,3 +130,28 @@ def test_room_wakes_who_waits_for_it_only_once_it_is_enough() -> None:
     assert asked == [False, True]
     inbox.wait_for_room(60, lambda: True)
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_an_attempt_whose_bookkeeping_fails_is_ended_all_the_same(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Whatever goes wrong around a handler, no lease is renewed for ever: the attempt is recorded, another comes."""
+    begin, broken = Attempts._begin, []
+
+    def break_once(attempts: Attempts, entry: Any) -> None:
+        if not broken:
+            broken.append(entry)
+            raise SystemExit("no more")
+        begin(attempts, entry)
+
+    async def nothing(_job: Any, _payload: Any) -> None:
+        return None
+
+    monkeypatch.setattr(Attempts, "_begin", break_once)
+    payload = Task if kind == "thread" else AsyncTask
+    [job_id] = desk.submit("a", payload=payload)
+    desk.start(handler(lambda *_: None) if kind == "thread" else async_handler(nothing))
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert desk.last_error(job_id)[1] == "bookkeeping_failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -194,3 +195,19 @@ def test_only_old_keys_are_purged(database: Database, engine: sa.Engine) -> None
     assert database.rows("SELECT key FROM {s}.inbox") == [("young",)]
     with engine.begin() as connection:
         assert once(connection, "a", {"other": 1}).first
+
+
+def test_a_purge_reads_no_further_than_what_is_due(database: Database, engine: sa.Engine) -> None:
+    """Young keys cost the purge nothing, however many there are: their index ends the look."""
+    with engine.begin() as connection:
+        once(connection, "young", {})
+    database.rows("INSERT INTO {s}.inbox SELECT (jsonb_populate_record(i, jsonb_build_object('key', n))).* "
+                  "FROM {s}.inbox AS i, generate_series(1, 5000) AS n WHERE i.key = 'young'")  # fmt: skip
+    database.rows("ANALYZE {s}.inbox")
+    text = database.statements.for_psycopg("purge_inbox")
+    with database.connect() as connection:
+        explained = connection.execute(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", {"keep_s": 3600, "batch": 10}
+        ).fetchone()
+    assert explained is not None
+    assert "Rows Removed by Filter" not in json.dumps(explained[0])

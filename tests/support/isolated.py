@@ -318,3 +318,20 @@ class SealedHandler(_Scripted, Handler[Sealed]):
 
     retry = ONCE
     isolation = "process"
+
+
+class Unreadable(Script):
+    """A job whose payload ends whoever reads it."""
+
+    kind: ClassVar[str] = "test.unreadable_script"
+
+
+class UnreadableHandler(_Scripted, Handler[Unreadable]):
+    """Fails to read a payload as only a process that ends does."""
+
+    retry = NOW
+    isolation = "process"
+
+    def load(self, text: str, version: int) -> Any:
+        """End the process, if it could."""
+        raise SystemExit(f"{len(text)} characters of version {version} are unreadable")

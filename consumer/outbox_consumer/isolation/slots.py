@@ -72,7 +72,7 @@ class ProcessSlots(ThreadSlots):
             # The child reads it, too. Here, a bad one costs no process, and what `apply`'s errors must hide is known.
             read_payload(entry)
             child = self._children.borrow(entry.handler)
-        except Exception as error:  # noqa: BLE001 - whatever keeps a process from starting fails this attempt alone
+        except BaseException as error:  # noqa: BLE001 - whatever keeps it from starting fails this attempt alone
             self._attempts.fail(entry, error)
             return
 
