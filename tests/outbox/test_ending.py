@@ -306,3 +306,18 @@ def test_no_attempt_starts_after_its_end(database: Database, link: Link) -> None
     retry(link, [(mine.lease, BROKEN, 0)], [Course(3600.0, "started")])
     (only,) = list_attempts(link, mine.lease.job_id)
     assert only.started_at == only.ended_at == only.claimed_at
+
+
+def test_a_batch_may_name_two_leases_of_one_job(database: Database, link: Link) -> None:
+    """What belongs to the lost one does not reach the history of the current one."""
+    database.clock.stop()
+    (old,) = running(database, link)
+    database.clock.advance(3600)
+    recover_leases(link)
+    release_all(link)
+    (new,) = take(link, [old.lease.job_id])
+    database.clock.advance(10)
+    assert complete(link, [old.lease, new.lease], started_s=[9.0, 2.0]) == {new.lease.job_id}
+    last = list_attempts(link, new.lease.job_id)[-1]
+    assert last.started_at is not None
+    assert (last.number, (last.started_at - last.claimed_at).total_seconds()) == (2, 2.0)
