@@ -208,6 +208,29 @@ def test_a_job_with_an_open_effect_stays(database: Database, link: Link, state: 
     assert purge(link, MONTH, batch=100).succeeded == 1
 
 
+@pytest.mark.parametrize("times", [{"failed": "30d"}, {"failed_payload": "30d"}])
+def test_a_job_that_waits_in_a_redrive_stays_and_what_a_patch_kept_goes(
+    database: Database, link: Link, times: dict[str, str]
+) -> None:
+    """A person has decided that it runs again; afterwards its old payload leaves the redrive's record, too."""
+    jobs = made(database, link)
+    database.rows(
+        "INSERT INTO {s}.redrive_items (operation_id, job_id, kind, tenant, attempt_count, canary, new_payload, "
+        "new_digest, old_payload) VALUES (gen_random_uuid(), %s, 'k', 't', 1, false, '1', '', '\"canary\"')",
+        jobs["failed"],
+    )
+    database.clock.advance(31 * DAY)
+    told = rules(**times)
+    for look in (preview, purge):
+        stretch = look(link, told, batch=100)
+        assert stretch.purged + stretch.erased == 0
+    database.rows("UPDATE {s}.redrive_items SET state = 'failed'")
+    stretch = purge(link, told, batch=100)
+    assert stretch.purged + stretch.erased == 1
+    left_over = database.rows("SELECT new_payload, old_payload FROM {s}.redrive_items")
+    assert left_over == ([] if stretch.purged else [(None, None)])
+
+
 def test_who_enqueues_the_key_that_goes_waits_and_gets_a_new_job(database: Database, link: Link) -> None:
     """Between the purge's delete and its commit the key is neither taken nor free; then it is free."""
     [job_id] = submit(database, payloads=[Note(key="k")])

@@ -14,9 +14,11 @@ WITH rules AS MATERIALIZED (
 ), judged AS (
   SELECT s.id, s.state, coalesce(s.finished_at + make_interval(secs => k.keep_s) <= n.now, false)
       AND s.id NOT IN (SELECT m.job_id FROM {schema}.join_members AS m WHERE m.seen IS NULL)
-      AND NOT EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = s.id AND e.state IN ('pending', 'uncertain')) AS goes,
-    s.payload_erased_at IS NULL AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
-  FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n LEFT JOIN LATERAL (
+      AND NOT EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = s.id AND e.state IN ('pending', 'uncertain'))
+      AND NOT w.waits AS goes,
+    s.payload_erased_at IS NULL AND NOT w.waits AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
+  FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n CROSS JOIN LATERAL (SELECT EXISTS (
+    SELECT 1 FROM {schema}.redrive_items AS i WHERE i.job_id = s.id AND i.state = 'waiting') AS waits) AS w LEFT JOIN LATERAL (
     SELECT r.keep_s, r.payload_keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k ON true
 )
 SELECT count(*) AS looked_at, (SELECT s.id FROM stretch AS s ORDER BY s.id DESC LIMIT 1) AS last_id,
