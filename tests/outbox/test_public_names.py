@@ -15,9 +15,9 @@ NAMES = {
         RedrivePreview RedriveRefused Redriven SettingsError StateChanged StopOn SubmissionUnresolved cancel
         cancel_async cancel_many enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job
         get_job get_job_async once once_async preview_cancel preview_redrive redrive resolve_effect""",
-    "outbox_consumer": """NOT_DONE EffectNotSent EffectOnHold EffectRefused EffectResult SurelyNotDone
-        AsyncHandler Handler HandlerError Job LeaseLost RetryPolicy RetryableError TerminalError
-        ThrottledError run_consumer""",
+    "outbox_consumer": """AsyncHandler EffectNotSent EffectOnHold EffectRefused EffectResult Handler HandlerError Job
+        LeaseLost NOT_DONE RetryBudget RetryPolicy RetryableError SurelyNotDone TerminalError
+        ThrottledError known_error run_consumer""",
     "outbox_relay": "run",
 }
 
