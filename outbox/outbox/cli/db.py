@@ -51,7 +51,7 @@ def db() -> None:
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to try for the locks, altogether.",
+    help="How long to try for the locks of each transaction.",
 )
 @click.option(
     "--lock-timeout",
@@ -64,9 +64,9 @@ def db() -> None:
 )
 @json_option
 def upgrade(schema_name: str | None, revision: str, wait_s: float, lock_timeout_s: float) -> None:
-    """Create the tables, or bring them up to date, in one transaction.
+    """Create the tables, or bring them up to date, in one transaction for each revision.
 
-    Any number may run at once: one does the work. A run that was killed can be started again.
+    Any number may run at once. A run that was killed can be started again, and goes on where it stood.
     """
     settings = load_settings(schema_name=schema_name)
     engine = settings.engine(APPLICATION, **ENGINE_OPTIONS)

@@ -4,7 +4,7 @@ from outbox.errors import OutboxError, SchemaMismatch
 
 
 class MigrationError(OutboxError):
-    """The schema could not be upgraded or read; nothing was changed."""
+    """The schema could not be upgraded or read; no revision is there by half."""
 
     code = "migration"
 

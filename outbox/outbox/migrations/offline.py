@@ -1,6 +1,6 @@
 """The DDL as text: for people who run it with psql, and for a host's `alembic upgrade --sql`."""
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.engine.mock import MockConnection
 from sqlalchemy.ext.compiler import compiles
@@ -17,6 +17,8 @@ from outbox.migrations.revisions import (
     version_table_sql,
 )
 
+_HEADING: Final = "-- The tables of outbox-relay: psql -v ON_ERROR_STOP=1 -f THIS_FILE"
+
 
 class _Script(ExecutableDDLElement):
     """SQL text that SQLAlchemy's compiler leaves as it is: no bind names, no doubled percent signs."""
@@ -31,17 +33,28 @@ def _as_it_is(element: _Script, _compiler: Any, **_: Any) -> str:
 
 
 def sql_script(schema: str = "outbox", *, revision: str = "head", since: str | None = None) -> str:
-    """Return a runnable script, transaction and version stamp included, that does what the upgrade does.
+    """Return a runnable script, transactions and version stamps included, that does what the upgrade does.
 
     `since` is the revision that the database is at; None means that nothing is installed. Run against another
-    state than that, the script fails as a whole and changes nothing.
+    state than that, the script fails and changes nothing. What is new is one transaction, what is in use gets
+    one for each revision, so that no two tables are locked at once; each checks where the tables stand.
 
     Raises:
         MigrationError: a revision is unknown.
     """
+    if since is None:
+        return "\n".join([_HEADING, *_transaction(schema, None, revision)])
+    parts = [_HEADING]
+    for script in pending(since, revision):
+        parts.extend(_transaction(schema, since, script.revision))
+        since = script.revision
+    return "\n".join(parts)
+
+
+def _transaction(schema: str, since: str | None, revision: str) -> list[str]:
     begin = render(HERE / "offline_begin.sql", schema, lock_key=str(lock_key(schema)))
     body, _ = _body(schema, since, revision)
-    return "\n".join([begin, *body, render(HERE / "offline_commit.sql", schema)])
+    return [begin, *body, render(HERE / "offline_commit.sql", schema)]
 
 
 def emit(connection: MockConnection, schema: str, *, since: str | None, revision: str) -> Upgrade:

@@ -1,4 +1,3 @@
--- The tables of outbox-relay, as one transaction: psql -v ON_ERROR_STOP=1 -f THIS_FILE
 BEGIN;
 SET LOCAL client_encoding = 'UTF8';
 SET LOCAL lock_timeout = '2s';

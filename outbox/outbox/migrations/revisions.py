@@ -27,6 +27,10 @@ class Upgrade:
     after: str | None
     applied: tuple[str, ...]
 
+    def then(self, later: "Upgrade") -> "Upgrade":
+        """Return this upgrade and the one that came after it as one."""
+        return Upgrade(self.schema, self.before, later.after, self.applied + later.applied)
+
 
 @cache
 def script_directory() -> ScriptDirectory:

@@ -46,10 +46,15 @@ def current_revision(connection: Connection, schema: str = "outbox") -> str | No
     return heads[0] if heads else None
 
 
-def apply_pending(connection: Connection, schema: str, revision: str = "head") -> Upgrade:
-    """Apply what is missing up to `revision`. The caller holds the migrators' lock and the transaction."""
+def apply_pending(connection: Connection, schema: str, revision: str = "head", *, stepwise: bool = False) -> Upgrade:
+    """Apply what is missing up to `revision`. The caller holds the migrators' lock and the transaction.
+
+    `stepwise`: of tables that are in use already, take the next revision only.
+    """
     before = current_revision(connection, schema)
     scripts = pending(before, revision)
+    if stepwise and before is not None:
+        scripts = scripts[:1]
     if not scripts:
         return Upgrade(schema, before, before, ())
     with setting(connection, "search_path", "pg_catalog, pg_temp"), _untranslated(connection, schema):

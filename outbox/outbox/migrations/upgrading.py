@@ -74,37 +74,60 @@ def upgrade_database(
     wait_s: float = 60.0,
     on_wait: Callable[[str], None] | None = None,
 ) -> Upgrade:
-    """Create or upgrade the tables in one transaction of its own, and commit it.
+    """Create the tables in one transaction of its own, or upgrade them in one for each revision.
+
+    A revision and its stamp are committed together, and none locks two tables that are in use: so a user's
+    transaction never meets the upgrade in a deadlock, and a run that was killed goes on where it stood once
+    it is started again.
 
     No lock is waited for longer than `lock_timeout_s` seconds, so that the work which queues up behind the
     upgrade stalls no longer than that; then the attempt is rolled back and tried again after a growing,
-    jittered pause, for `wait_s` seconds altogether. Any number of instances may start at once: one does the
-    work, the others find it done. A run that was killed left nothing behind and is simply started again.
+    jittered pause, for `wait_s` seconds for each transaction. Any number of instances may start at once: each
+    revision is applied by one of them, and all end well.
 
     `target` is a database URL in any form that the settings take, an Engine, or None for libpq's own
     variables (PGHOST, …). `on_wait` is told, in one line, why an attempt is put off.
 
     Raises:
-        MigrationBusy: the locks were not to be had within `wait_s`.
+        MigrationBusy: the locks were not to be had within `wait_s`. What was applied before stays.
         SchemaTooNew: a newer release has upgraded this schema.
         MigrationError: the revision is unknown.
         sqlalchemy.exc.DBAPIError: PostgreSQL refused, or can't be reached.
     """
     schema_identifier(schema)
+    with _engine(target) as engine:
+
+        def attempt() -> tuple[Upgrade | None, str]:
+            return _attempt(engine, schema, revision, lock_timeout_s)
+
+        done = _patiently(attempt, wait_s, on_wait, "nothing was changed")
+        step = done
+        while step.applied:
+            step = _patiently(attempt, wait_s, on_wait, f"the tables are at revision {step.after}")
+            done = done.then(step)
+    return done
+
+
+def _patiently(
+    attempt: Callable[[], tuple[Upgrade | None, str]],
+    wait_s: float,
+    on_wait: Callable[[str], None] | None,
+    standing: str,
+) -> Upgrade:
+    """Try until it is done; `standing` says in the error how far the upgrade had come."""
     deadline = time.monotonic() + wait_s
     pause = _PAUSE_FIRST_S
-    with _engine(target) as engine:
-        while True:
-            done, reason = _attempt(engine, schema, revision, lock_timeout_s)
-            if done is not None:
-                return done
-            delay = SystemRandom().uniform(pause / 2, pause)
-            if time.monotonic() + delay >= deadline:
-                raise MigrationBusy(f"gave up after {wait_s:g} s: {reason}; nothing was changed, run it again later")
-            if on_wait is not None:
-                on_wait(f"{reason}; trying again in {delay:.1f} s")
-            time.sleep(delay)
-            pause = min(_PAUSE_MAX_S, pause * 2)
+    while True:
+        done, reason = attempt()
+        if done is not None:
+            return done
+        delay = SystemRandom().uniform(pause / 2, pause)
+        if time.monotonic() + delay >= deadline:
+            raise MigrationBusy(f"gave up after {wait_s:g} s: {reason}; {standing}, run it again later")
+        if on_wait is not None:
+            on_wait(f"{reason}; trying again in {delay:.1f} s")
+        time.sleep(delay)
+        pause = min(_PAUSE_MAX_S, pause * 2)
 
 
 def _attempt(engine: Engine, schema: str, revision: str, lock_timeout_s: float) -> tuple[Upgrade | None, str]:
@@ -119,7 +142,7 @@ def _attempt(engine: Engine, schema: str, revision: str, lock_timeout_s: float) 
             # on a lock.
             if not connection.scalar(select(func.pg_try_advisory_xact_lock(lock_key(schema)))):
                 return None, "another migration of this schema is running"
-            return apply_pending(connection, schema, revision), ""
+            return apply_pending(connection, schema, revision, stepwise=True), ""
     except DBAPIError as error:
         if sqlstate(error) not in _RETRY:
             raise

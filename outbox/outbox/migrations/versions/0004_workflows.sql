@@ -4,10 +4,6 @@
 -- What had happened when the job was cancelled: attempts, checkpoints, effects by state. NULL unless it was cancelled.
 ALTER TABLE {schema}.jobs ADD COLUMN cancelled_after jsonb;
 
--- Both columns are written with the row and never change, so that updates stay heap-only; a job without them is in neither index.
-CREATE INDEX jobs_parent ON {schema}.jobs (parent_id, id) WHERE parent_id IS NOT NULL;
-CREATE INDEX jobs_correlation ON {schema}.jobs (correlation_id, id) WHERE correlation_id IS NOT NULL;
-
 -- One row for each job that starts once a set of jobs has ended. The job is written with the row, due in a time that never comes; whoever
 -- finds the set complete makes it due and closes the row, in one transaction.
 CREATE TABLE {schema}.joins (

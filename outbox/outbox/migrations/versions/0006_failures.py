@@ -1,4 +1,4 @@
-"""Budgets that a redrive renews, more of each attempt's history, refused writes, and moves that are refused."""
+"""Budgets that a redrive renews, refused writes, and moves that are refused."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,5 @@
--- Budgets, history and guards. New columns are nullable or have a constant default, so that no row is rewritten.
+-- Budgets and guards. New columns are nullable or have a constant default, so that no row is rewritten. The history of attempts follows in a
+-- revision of its own: none locks two tables that are in use.
 
 -- budget_start: attempts numbered up to it came before the last redrive; a failure's budgets count those after it.
 -- max_age_s: how old, counted from the first claim since then, the job may be when another try starts; each claim writes its handler's.
@@ -6,12 +7,6 @@
 ALTER TABLE {schema}.jobs
   ADD COLUMN budget_start integer NOT NULL DEFAULT 0,
   ADD COLUMN max_age_s integer,
-  ADD COLUMN failed_because text;
-
--- reached: how far the attempt came (claimed, started, applying); NULL where its worker could not tell, and with success, which came to the end.
-ALTER TABLE {schema}.attempts
-  ADD COLUMN started_at timestamptz,
-  ADD COLUMN reached text,
   ADD COLUMN failed_because text;
 
 -- Writes of attempts that had lost their lease, refused by the fence. Rows are only ever added, and leave with their job.
@@ -46,8 +41,6 @@ BEGIN
   RETURN NULL;
 END
 $function$;
-CREATE TRIGGER attempts_kept BEFORE UPDATE ON {schema}.attempts FOR EACH ROW EXECUTE FUNCTION {schema}.refuse_change();
-CREATE TRIGGER attempts_parting AFTER DELETE ON {schema}.attempts FOR EACH ROW EXECUTE FUNCTION {schema}.refuse_parting();
 CREATE TRIGGER refusals_kept BEFORE UPDATE ON {schema}.refusals FOR EACH ROW EXECUTE FUNCTION {schema}.refuse_change();
 CREATE TRIGGER refusals_parting AFTER DELETE ON {schema}.refusals FOR EACH ROW EXECUTE FUNCTION {schema}.refuse_parting();
 

@@ -1,4 +1,4 @@
-"""A place in the history for the last marker of an attempt that did not succeed."""
+"""How far each attempt had come, and triggers that keep the history as it was written."""
 
 from collections.abc import Callable
 
@@ -10,4 +10,4 @@ depends_on = None
 
 def upgrade(apply: Callable[[str], None]) -> None:
     """Hand this revision's SQL file to the runner."""
-    apply("0014_last_markers.sql")
+    apply("0014_history.sql")
