@@ -70,6 +70,8 @@ class RetentionSettings(KindRetention):
     """Seconds between two walks of the relay through the old jobs. 1 to 86400."""
     batch: Annotated[int, Field(strict=True)] = Field(default=500, ge=1, le=10_000)
     """Jobs looked at, and purged, by one statement at most. 1 to 10000."""
+    share: Annotated[float, Field(strict=True, allow_inf_nan=False)] = Field(default=0.5, ge=0.01, le=0.75)
+    """The part of its time that a relay purges at most, while much is due; otherwise far less. 0.01 to 0.75."""
 
     @field_validator("kinds", mode="before")
     @classmethod

@@ -106,7 +106,7 @@ class _Relay:
         self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
         steps = [
             *upkeep_steps(counters, settings.inbox_keep_s),
-            *purge_steps(settings.retention, counters),
+            *purge_steps(settings.retention, settings.relay.sweep_every_s, counters),
             *redrive_steps(counters, self._owed),
         ]
         self._spawn("upkeep", Keeper("upkeep", self._link("upkeep"), steps, settings.relay, stop=self._stop).run)

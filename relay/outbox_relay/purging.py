@@ -1,5 +1,5 @@
-"""The relay's part in retention: a few stretches of the walk through old jobs at each sweep, so small and so few that
-those who work don't notice.
+"""The relay's part in retention: a few stretches of the walk through old jobs at each sweep, so small that those who
+work don't notice; more of them while most of what is looked at is due, so that it keeps up with those who submit.
 """
 
 from __future__ import annotations
@@ -8,14 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 
 from outbox.link import Link
-from outbox.retention import Rule, purge_next, rules_of
+from outbox.retention import Rule, Stretch, purge_next, rules_of
 from outbox.retention_settings import RetentionSettings
 from outbox_relay.counters import Counters
 
-__all__ = ["purge_step", "purge_steps"]
+__all__ = ["longest_turn_s", "purge_step", "purge_steps"]
 
-# What a sweep spends on it at most, unless a single stretch takes longer.
+# What a sweep spends on it, unless a single stretch takes longer; while much is due it is doubled at each sweep, up to
+# the share of the time that the settings give, and never more than the longest: other steps have the same thread.
 TURN_S = 0.1
+LONGEST_TURN_S = 5.0
+# Much is due where so large a part of what a sweep has looked at is purged or erased.
+MUCH = 0.25
 # A stretch that takes longer is halved for the next time, and doubled again while it takes much less.
 STRETCH_S = 0.05
 # After a walk has ended, or while another relay has it, nobody asks again for so long.
@@ -23,38 +27,76 @@ LOOK_EVERY_S = 5.0
 LEAST_BATCH = 10
 
 
-def purge_steps(settings: RetentionSettings, counters: Counters) -> list[Callable[[Link], None]]:
-    """Return the keeper's steps for these settings: none where everything is kept."""
+def purge_steps(settings: RetentionSettings, every_s: float, counters: Counters) -> list[Callable[[Link], None]]:
+    """Return the keeper's steps for these settings, for sweeps with a pause of `every_s`: none where everything is
+    kept.
+    """
     rules = rules_of(settings)
-    return [purge_step(rules, settings, counters)] if rules else []
+    return [purge_step(rules, settings, every_s, counters)] if rules else []
 
 
 def purge_step(
     rules: Sequence[Rule],
     settings: RetentionSettings,
+    every_s: float,
     counters: Counters,
     clock: Callable[[], float] = time.monotonic,
 ) -> Callable[[Link], None]:
     """Return the keeper's step that purges and erases what is due by these rules."""
-    batch = settings.batch
-    look_at = 0.0
+    walk = _Walk(rules, settings, counters, clock)
+    longest_s = longest_turn_s(settings.share, every_s)
+    turn_s = min(TURN_S, longest_s)
 
-    def walk(link: Link) -> None:
-        nonlocal batch, look_at
-        began = now = clock()
-        while began >= look_at and now - began < TURN_S:
-            before, asked = now, batch
-            batch = max(min(LEAST_BATCH, settings.batch), batch // 2)  # unless it comes back in time
-            stretch = purge_next(link, rules, batch=asked, pause_s=settings.pause_s)
-            now = clock()
-            batch = _next_batch(asked, now - before, settings.batch)
+    def turn(link: Link) -> None:
+        nonlocal turn_s
+        much = walk.go_on(link, turn_s)
+        turn_s = min(longest_s, 2 * turn_s) if much else min(TURN_S, longest_s)
+
+    return turn
+
+
+def longest_turn_s(share: float, every_s: float) -> float:
+    """Return how long a turn may take that is followed by such a pause, so as not to exceed its share of the time."""
+    return min(LONGEST_TURN_S, every_s * share / (1 - share))
+
+
+class _Walk:
+    """This relay's part of the walk that all relays share."""
+
+    def __init__(
+        self, rules: Sequence[Rule], settings: RetentionSettings, counters: Counters, clock: Callable[[], float]
+    ) -> None:
+        self._rules = rules
+        self._settings = settings
+        self._counters = counters
+        self._clock = clock
+        self._batch = settings.batch
+        self._look_at = 0.0
+
+    def go_on(self, link: Link, turn_s: float) -> bool:
+        """Make stretches for so long, and tell whether the time was used up, and much of what was seen was due."""
+        looked_at = due = 0
+        began = now = self._clock()
+        while began >= self._look_at and now - began < turn_s:
+            stretch = self._stretch(link, now)
+            now = self._clock()
             if stretch is not None:
-                counters.add("purged", stretch.purged)
-                counters.add("payloads_erased", stretch.erased)
+                looked_at += stretch.looked_at
+                due += stretch.purged + stretch.erased
             if stretch is None or stretch.place is None:
-                look_at = now + min(LOOK_EVERY_S, settings.pause_s)
+                self._look_at = now + min(LOOK_EVERY_S, self._settings.pause_s)
+                return False
+        return looked_at > 0 and due >= MUCH * looked_at
 
-    return walk
+    def _stretch(self, link: Link, began: float) -> Stretch | None:
+        asked, most = self._batch, self._settings.batch
+        self._batch = max(min(LEAST_BATCH, most), asked // 2)  # unless it comes back in time
+        stretch = purge_next(link, self._rules, batch=asked, pause_s=self._settings.pause_s)
+        self._batch = _next_batch(asked, self._clock() - began, most)
+        if stretch is not None:
+            self._counters.add("purged", stretch.purged)
+            self._counters.add("payloads_erased", stretch.erased)
+        return stretch
 
 
 def _next_batch(batch: int, took_s: float, most: int) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
-from outbox.retention import rules_of
+import pytest
+
+from outbox.retention import Stretch, rules_of
 from outbox.retention_settings import RetentionSettings
 from outbox.settings import load
+from outbox_relay import purging
 from outbox_relay.counters import Counters
-from outbox_relay.purging import LEAST_BATCH, LOOK_EVERY_S, _next_batch, purge_step
+from outbox_relay.purging import LEAST_BATCH, LONGEST_TURN_S, LOOK_EVERY_S, _next_batch, longest_turn_s, purge_step
 from outbox_schemas import JobState
 
 _ENDED = """
@@ -37,7 +41,7 @@ def test_a_sweep_does_a_little_and_the_next_goes_on(database: Any) -> None:
     database.rows(_ENDED)
     settings = RetentionSettings.model_validate({"cancelled": "30d", "batch": 20})
     counters, clock, link = Counters(), Clock(), database.link()
-    step = purge_step(rules_of(settings), settings, counters, clock)
+    step = purge_step(rules_of(settings), settings, 0.5, counters, clock)
     step(link)
     first = counters.snapshot()["purged"]
     assert 0 < first < 300
@@ -51,6 +55,45 @@ def test_a_sweep_does_a_little_and_the_next_goes_on(database: Any) -> None:
     clock.now += LOOK_EVERY_S
     step(link)
     assert database.count("jobs") < 300
+
+
+def test_turns_grow_while_much_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the share of the time that the settings give; where little is due, and at the walk's end, they are short
+    again.
+    """
+    clock, made = Clock(), []
+    looked_at, due, place = 100, 100, UUID(int=7)
+
+    def stretch(*_: Any, **__: Any) -> Stretch:
+        made.append(1)
+        return Stretch(looked_at, due, 0, 0, 0, place if len(made) < 400 else None)
+
+    monkeypatch.setattr(purging, "purge_next", stretch)
+    settings = RetentionSettings.model_validate({"succeeded": "30d", "share": 0.6})
+    step = purge_step(rules_of(settings), settings, 1.0, Counters(), clock)
+
+    def turn() -> float:
+        began = clock.now
+        step(None)  # type: ignore[arg-type]
+        return clock.now - began
+
+    turns = [turn() for _ in range(6)]
+    assert turns == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.5, 1.5], abs=0.05)
+    due = 10
+    assert [turn(), turn()] == pytest.approx([1.5, 0.1], abs=0.05)
+    due = 100
+    while len(made) < 400:
+        turn()
+    clock.now += LOOK_EVERY_S
+    made.clear()
+    assert turn() == pytest.approx(0.1, abs=0.05)
+
+
+def test_a_turn_is_no_longer_than_its_share_and_the_neighbours_patience() -> None:
+    """Half of the time is as long as the pause; however long that is, the other steps get their turn."""
+    assert longest_turn_s(0.5, 0.5) == pytest.approx(0.5)
+    assert longest_turn_s(0.1, 0.9) == pytest.approx(0.1)
+    assert longest_turn_s(0.5, 60) == LONGEST_TURN_S
 
 
 def test_a_slow_stretch_is_halved_and_a_quick_one_grows_back() -> None:

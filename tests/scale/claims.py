@@ -53,7 +53,9 @@ def _purging(database: Database, counters: Counters) -> Iterator[None]:
     settings = RetentionSettings(succeeded=timedelta(hours=1), pause_s=1)
     stop = threading.Event()
     link = database.link("scale/purge")
-    keeper = Keeper("purge", link, purge_steps(settings, counters), RelaySettings(), stop=stop)
+    keeper = Keeper(
+        "purge", link, purge_steps(settings, RelaySettings().sweep_every_s, counters), RelaySettings(), stop=stop
+    )
     thread = threading.Thread(target=keeper.run, name="purge", daemon=True)
     thread.start()
     try:
