@@ -9,11 +9,15 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+import sqlalchemy as sa
+
 from outbox.cancelling import check_actor
 from outbox.effects import MAX_RESULT_BYTES
 from outbox.link import Link
-from outbox.sealing.envelope import hidden
-from outbox.statements import statements_for
+from outbox.sealing.envelope import Identity, hidden
+from outbox.sealing.using import required
+from outbox.sealing.vault import open_payload
+from outbox.statements import Statements, statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import EffectNotFound, EffectNotOpen, EffectState, EffectView, JobNotFound, NameRefused
 from outbox_schemas.documents import document_text
@@ -73,7 +77,7 @@ def resolve_effect(
     Confirmed: the next attempt gets `result` (None if none is given) and sends nothing. Not done: the next attempt
     sends it, under the same key. The job itself stays as it is; a redrive lets it go on. An effect that is confirmed
     already, but without the result that it had, may be given that. Who, why and the evidence are audited in the same
-    transaction.
+    transaction. The result for a sealed job is sealed with this process's keys, as its own would be; the rest is not.
 
     Args:
         evidence: where it was seen: an id, a line of a statement, a person asked.
@@ -83,6 +87,7 @@ def resolve_effect(
         JobNotFound, EffectNotFound: there is no such job or effect.
         EffectNotOpen: it is settled, or its job runs: wait for that attempt's end.
         InvalidSubmission: a text or the result is out of bounds, or a result is given for what was not done.
+        SettingsError, UnknownKey: a result is given, and this process lacks the keys of its sealed job.
     """
     check_actor(by, reason, evidence=evidence)
     check_name("effect", name)
@@ -92,13 +97,15 @@ def resolve_effect(
     if result is not _UNSET and state is EffectState.NOT_DONE:
         raise NameRefused("result", "belongs to an effect that is confirmed; leave it out")
     text = None if result is _UNSET else document_text(result, "result", MAX_RESULT_BYTES)
-    effect = {"job_id": job_id, "name": name, "state": state.value, "result": text}
     told = {
         "actor": by,
         "reason": reason,
         "detail": json.dumps({"evidence": evidence, "result_given": text is not None}),
     }
     connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    if text is not None:
+        text = _sealed(connection, statements, job_id, name, text)
+    effect = {"job_id": job_id, "name": name, "state": state.value, "result": text}
     rows = statements.run_within(connection, "effect_resolve", effect | told)
     if not rows:
         raise JobNotFound(job_id)
@@ -106,6 +113,16 @@ def resolve_effect(
         raise _refusal(job_id, name, rows[0].job_state, rows[0].effect_state)
     found = statements.run_within(connection, "job_effects", {"job_id": job_id})
     return next(_view(row) for row in found if row.name == name)
+
+
+def _sealed(connection: sa.Connection, statements: Statements, job_id: UUID, name: str, text: str) -> str:
+    """Return a result as it is stored: sealed where the job is. Its key never changes, so no lock is needed."""
+    rows = statements.run_within(connection, "read_seals", {"job_ids": [job_id]})
+    if not rows:
+        return text
+    ring = required(f"job {job_id}")
+    vault, _ = open_payload(ring, Identity(job_id, rows[0].tenant, rows[0].kind, rows[0].version), rows[0].sealed)
+    return vault.seal_json(text, f"effect:{name}")
 
 
 def _refusal(job_id: UUID, name: str, job_state: str, effect_state: str | None) -> Exception:

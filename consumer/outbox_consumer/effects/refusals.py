@@ -35,7 +35,7 @@ def unstorable(job_id: UUID, name: str, note: str) -> EffectResultUnstorable:
     """Return the error for an effect that has happened and whose result is not there."""
     return EffectResultUnstorable(
         f"effect {name!r} has happened and is not sent again, but its result could not be stored: {note}; give one "
-        f"with `outbox effects resolve {job_id} {name} --as confirmed --result JSON`"
+        f"with `outbox effects resolve {job_id} {name} --as confirmed --result-file FILE`"
     )
 
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 from uuid import UUID
 
 import click
-from sqlalchemy.pool import NullPool
 
-from outbox.cli.output import STATEMENT_TIMEOUT_S, connect, instant, json_option, pass_settings, show, table
-from outbox.errors import JobNotFound, NameRefused
+from outbox.cli.dead_options import by_option, changing, reason_option
+from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
+from outbox.errors import JobNotFound
 from outbox.masking import masked_line, printable
 from outbox.reading import show_job
+from outbox.redriving import redrive
 from outbox.resolving import EffectNote, job_effects, list_notes, list_open_effects, resolve_effect
+from outbox.sealing.using import use_file
 from outbox.settings import Settings
-from outbox.statements import statements_for
-from outbox_schemas import EffectState, EffectView
+from outbox_schemas import EffectState, EffectView, JobState
 
 __all__ = ["effects"]
 
 _LINE = 300
+_RESULT_CHARACTERS = 1_000_000
+_NONE: Any = object()
 _OPEN = [EffectState.PENDING.value, EffectState.UNCERTAIN.value]
 
 
@@ -75,41 +78,53 @@ def show_command(settings: Settings, job_id: UUID) -> None:
     show({"effects": found, "notes": notes}, lambda: _lines(found, notes))
 
 
+def _result(_ctx: click.Context, _parameter: click.Parameter, value: TextIO | None) -> Any:
+    """Return the JSON that a file holds: an argument would be visible to every user of the machine."""
+    if value is None:
+        return _NONE
+    try:
+        with value:
+            return json.loads(value.read(_RESULT_CHARACTERS))
+    except (ValueError, RecursionError):
+        raise click.BadParameter('must hold JSON; text needs its quotes, for example "ch_123"') from None
+
+
 @effects.command("resolve")
 @click.argument("job_id", metavar="JOB", type=click.UUID)
 @click.argument("name", metavar="NAME")
 @click.option("--as", "outcome", required=True, type=click.Choice(["confirmed", "not-done"]), help="What is the case.")
-@click.option("--evidence", required=True, metavar="TEXT", help="Where it was seen; recorded in the audit.")
-@click.option("--result", metavar="JSON", help="What the job is to get as the effect's result.")
-@click.option("--by", required=True, metavar="WHO", help="Who says so; recorded in the audit.")
-@click.option("--reason", required=True, metavar="WHY", help="Why; recorded likewise.")
+@click.option("--evidence", required=True, metavar="TEXT", help="Where it was seen; recorded in the audit, in clear.")
+@click.option(
+    "--result-file",
+    "result",
+    type=click.File("r", encoding="utf-8"),
+    callback=_result,
+    metavar="FILE",
+    help="JSON that the job is to get as the effect's result; sealed if the job is. - reads stdin.",
+)
+@click.option("--redrive", "again", is_flag=True, help="Put the job back to work, in the same transaction.")
+@by_option
+@reason_option
 @json_option
 @pass_settings
-def resolve_command(settings: Settings, /, job_id: UUID, name: str, **told: Any) -> None:
+def resolve_command(settings: Settings, /, job_id: UUID, name: str, *, again: bool, **told: Any) -> None:
     """Settle an effect that is pending or uncertain, of a job that doesn't run.
 
     Confirmed: it is never sent again. Not done: the next attempt sends it. A failed job stays failed until it is
-    redriven. Exit code 1: no such effect, or it can't be resolved now.
+    redriven, here with --redrive. Exit code 1: no such effect, or it can't be resolved now, or its job can't be
+    redriven; then nothing is changed.
     """
-    if told["result"] is None:
+    if told["result"] is _NONE:
         del told["result"]
-    else:
-        told["result"] = _document(told["result"])
-    engine = settings.engine("outbox-cli", poolclass=NullPool)
+    use_file(settings.keys_file)
     schema = settings.schema_name
-    with engine.begin() as connection:
-        limit = {"milliseconds": STATEMENT_TIMEOUT_S * 1000}
-        statements_for(schema).run_within(connection, "limit_statements", limit)
+    with changing(settings) as connection:
         effect = resolve_effect(connection, job_id, name, told.pop("outcome"), schema=schema, **told)
+        if again:
+            redrive(connection, [job_id], by=told["by"], reason=told["reason"], schema=schema)
+            effect = effect.model_copy(update={"job_state": JobState.READY})
     line = f"effect {effect.name} of job {effect.job_id} is {effect.state}; the job is {effect.job_state}"
     show({"effect": effect}, lambda: [printable(line, _LINE)])
-
-
-def _document(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise NameRefused("result", "is not JSON; text needs its quotes, for example '\"ch_123\"'") from None
 
 
 def _lines(found: list[EffectView], notes: list[EffectNote]) -> Iterator[str]:

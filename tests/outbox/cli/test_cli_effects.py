@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,10 +13,13 @@ from sqlalchemy import Engine
 from outbox.cli import root
 from outbox.effects import EffectBook, Remote
 from outbox.ending import fail
+from outbox.opening import open_job
+from outbox.sealing import current
 from outbox_schemas import EffectState
 from outbox_schemas.effect_keys import provider_key
 from support.database import Database
-from support.jobs import BROKEN, running
+from support.jobs import BROKEN, Note, running
+from support.sealing import ring, rows_with, using
 
 WHO = ("--evidence", "dashboard", "--by", "ann", "--reason", "checked")
 
@@ -32,6 +36,18 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return code, shown.out, shown.err
 
     return run
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> Any:
+    """Return a function that puts a result into a file of its own and returns its path."""
+
+    def written(text: str) -> str:
+        path = tmp_path / f"{uuid4()}.json"
+        path.write_text(text)
+        return str(path)
+
+    return written
 
 
 @pytest.fixture
@@ -68,9 +84,10 @@ def test_list_and_show(run: Any, job: UUID) -> None:
     assert all(text in shown for text in ("charge", "mail", "confirmed (by send)", "m_1", "effect.late", "ch_1"))
 
 
-def test_resolve(run: Any, job: UUID, database: Database) -> None:
+def test_resolve(run: Any, job: UUID, database: Database, result: Any) -> None:
     """A person's word settles it once, with an audit row."""
-    code, shown, _ = run("effects", "resolve", str(job), "charge", "--as", "confirmed", "--result", '{"id": 1}', *WHO)
+    given = ("--as", "confirmed", "--result-file", result('{"id": 1}'))
+    code, shown, _ = run("effects", "resolve", str(job), "charge", *given, *WHO)
     assert (code, shown) == (0, f"effect charge of job {job} is confirmed; the job is failed\n")
     assert database.value("SELECT result FROM {s}.effects WHERE name = 'charge'") == {"id": 1}
     assert database.count("audit WHERE action = 'effect.resolve' AND actor = 'ann'") == 1
@@ -79,20 +96,77 @@ def test_resolve(run: Any, job: UUID, database: Database) -> None:
     assert "dashboard" in run("effects", "show", str(job))[1]
 
 
+class SealedNote(Note):
+    """The same kind, sealed."""
+
+    sealed: ClassVar[bool] = True
+
+
+@pytest.fixture
+def sealed_job(database: Database, engine: Engine) -> UUID:
+    """Return a failed sealed job with an uncertain effect."""
+    link = database.link()
+    with using(ring("mine")):
+        (mine,) = running(database, link, payloads=[SealedNote(key="sealed")])
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        charge, call = EffectBook(database.statements, mine.lease, 1, "charge"), uuid4()
+        charge.begin(connection, b"1", call)
+        charge.leave(connection, call, EffectState.UNCERTAIN, "TimeoutError", "$sealed:1:AAAA")
+    fail(link, [(mine.lease, BROKEN)])
+    return mine.lease.job_id
+
+
+def test_the_result_of_a_sealed_job_is_sealed(run: Any, sealed_job: UUID, database: Database, result: Any) -> None:
+    """With the job's key; without it nothing is changed, and the error says what is missing."""
+    given = ("effects", "resolve", str(sealed_job), "charge", "--as", "confirmed", *WHO)
+    given = (*given, "--result-file", result('"canary-result"'))
+    for provider, told in ((None, "OUTBOX_KEYS_FILE"), (ring("other"), "mine")):
+        with using(provider):
+            code, _, errors = run(*given)
+        assert (code != 0, told in errors) == (True, True)
+    assert database.value("SELECT state FROM {s}.effects") == "uncertain"
+    with using(ring("new", "mine")):
+        assert run(*given)[0] == 0
+        assert rows_with(database, "canary-result") == []
+        opened = {
+            thing.name: thing.text
+            for thing in open_job(database.link(), current(), sealed_job, by="ann", reason="look")
+        }
+    assert opened["result of effect charge"] == '"canary-result"'
+
+
+def test_resolve_and_redrive_are_one(run: Any, job: UUID, database: Database) -> None:
+    """The job is ready again with the word that settles its effect, both audited; or neither has happened."""
+    given = ("effects", "resolve", str(job), "charge", "--as", "not-done", "--redrive", *WHO)
+    database.rows("UPDATE {s}.jobs SET deadline_at = '2001-01-01Z'")
+    code, _, errors = run(*given)
+    assert (code, "deadline" in errors) == (1, True)
+    assert database.value("SELECT state FROM {s}.effects WHERE name = 'charge'") == "uncertain"
+    assert database.count("audit WHERE action = 'effect.resolve'") == 0
+    database.rows("UPDATE {s}.jobs SET deadline_at = NULL")
+    assert run(*given)[:2] == (0, f"effect charge of job {job} is not_done; the job is ready\n")
+    assert database.value("SELECT state FROM {s}.jobs") == "ready"
+    assert database.count("audit WHERE action IN ('effect.resolve', 'job.redrive') AND actor = 'ann'") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
         (["{job}", "charge", "--as", "maybe", *WHO], 2),
         (["{job}", "charge", "--as", "not-done"], 2),
-        (["{job}", "charge", "--as", "confirmed", "--result", "ch_1", *WHO], 2),
-        (["{job}", "charge", "--as", "not-done", "--result", "1", *WHO], 2),
+        (["{job}", "charge", "--as", "confirmed", "--result", '"canary-result"', *WHO], 2),
+        (["{job}", "charge", "--as", "confirmed", "--result-file", "{bad}", *WHO], 2),
+        (["{job}", "charge", "--as", "not-done", "--result-file", "{good}", *WHO], 2),
         (["{job}", "refund", "--as", "not-done", *WHO], 1),
         (["0190a3b5-1111-7222-8333-444455556666", "charge", "--as", "not-done", *WHO], 1),
     ],
 )
-def test_resolve_refuses_nonsense(run: Any, job: UUID, database: Database, arguments: list[str], code: int) -> None:
+def test_resolve_refuses_nonsense(
+    run: Any, job: UUID, database: Database, result: Any, arguments: list[str], code: int
+) -> None:
     """Nothing is changed, and the exit code tells wrong usage from what is not there."""
-    given = [argument.replace("{job}", str(job)) for argument in arguments]
+    names = {"{job}": str(job), "{bad}": result("canary-result"), "{good}": result("1")}
+    given = [names.get(argument, argument) for argument in arguments]
     assert run("effects", "resolve", *given)[0] == code
     assert database.value("SELECT state FROM {s}.effects WHERE name = 'charge'") == "uncertain"
     assert run("effects", "show", str(uuid4()))[0] == 1
