@@ -63,12 +63,12 @@ def fan_in(
     checked = Options.of(**options, held=True)
     submission = submission_of(then, checked)
     connection, statements = writable(target), statements_for(schema_of(target, schema))
-    if unknown := _unknown(connection, statements, members):
-        raise JobNotFound(unknown[0])
+    seen = _looked_at(connection, statements, members, on)
     ref = write_one(connection, submission, checked, statements)
     if ref.created:
         run_at = options.get("run_at")
-        waits = {"job_id": ref.id, "condition": on, "run_at": run_at, "members": json.dumps(members)}
+        awaited = json.dumps({member: seen.get(member) for member in members})
+        waits = {"job_id": ref.id, "condition": on, "run_at": run_at, "members": awaited}
         statements.run_within(connection, "open_join", waits)
     return ref
 
@@ -103,17 +103,29 @@ def _ids(jobs: Iterable[Member]) -> list[str]:
     return sorted(ids)
 
 
-def _unknown(connection: sa.Connection, statements: Statements, members: Sequence[str]) -> list[UUID]:
-    """Return the ids that name no job. A rival's job that this snapshot is too old to see is known all the same."""
+def _looked_at(
+    connection: sa.Connection, statements: Statements, members: Sequence[str], on: Condition
+) -> dict[str, str]:
+    """Return, of the members that have met the condition, the state in which they have. One that is not there is an
+    error; a rival's job that this snapshot is too old to see is there all the same.
+    """
     if not members:
-        return []
-    missing = _missing(connection, statements, members)
+        return {}
+    seen = _look(connection, statements, members, on)
+    missing = [member for member, state in seen.items() if state is None]
     if missing:
         with beside(connection.engine).connect() as aside:
-            missing = _missing(aside, statements, [str(job_id) for job_id in missing])
-    return missing
+            seen = {member: state for member, state in seen.items() if state is not None}
+            seen |= _look(aside, statements, missing, on)
+    for member, state in seen.items():
+        if state is None:
+            raise JobNotFound(UUID(member))
+    return {member: state for member, state in seen.items() if state is not None}
 
 
-def _missing(connection: sa.Connection, statements: Statements, ids: Sequence[str]) -> list[UUID]:
-    rows = statements.run_within(connection, "unknown_jobs", {"jobs": json.dumps(list(ids))})
-    return [UUID(str(row.job_id)) for row in rows]
+def _look(
+    connection: sa.Connection, statements: Statements, ids: Sequence[str], on: Condition
+) -> dict[str, str | None]:
+    """Return the ids that name no job, with None, and those of jobs that have met the condition, with their state."""
+    rows = statements.run_within(connection, "look_at_members", {"jobs": json.dumps(list(ids)), "condition": on})
+    return {str(row.job_id): row.seen for row in rows}

@@ -227,7 +227,7 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
     assert {check.code for check in CHECKS if check.walk is not None} == set(ill.planted)
     assert len({check.code for check in CHECKS}) == len(CHECKS) >= 30
     # Each of these has a test of its own below.
-    others = {"queue_stuck", "no_consumer", "set_overdue", "no_relay", "horizon_held", "clock_skew"}
+    others = {"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "no_relay", "horizon_held", "clock_skew"}
     others |= {"settings_changed", "guard_missing", "schema_differs"}
     assert {check.code for check in CHECKS if check.walk is None} == others
 
@@ -347,6 +347,19 @@ def test_a_complete_set_whose_job_still_waits_is_told(
     assert "set_overdue" not in codes(asked())
     database.rows("UPDATE {s}.jobs SET finished_at = finished_at - interval '1 hour' WHERE id = %s", ids[1])
     assert subjects(asked())["set_overdue"] == {str(waiting.id)}
+
+
+def test_a_set_whose_job_is_gone_is_told(database: Database, link: Link, asked: Callable[..., Report]) -> None:
+    """It waits for a success that nothing can bring; one that waits for any end does not."""
+    gone, left = running(database, link, 2)
+    ids = [item.lease.job_id for item in (gone, left)]
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        waiting = fan_in(connection, ids, Note(key="then"), schema=database.schema)
+        fan_in(connection, ids, Note(key="any"), on="ended", schema=database.schema)
+    assert "set_member_gone" not in codes(asked())
+    database.rows("DELETE FROM {s}.outbox WHERE job_id = %s", ids[0])
+    database.rows("DELETE FROM {s}.jobs WHERE id = %s", ids[0])
+    assert subjects(asked())["set_member_gone"] == {str(waiting.id)}
 
 
 def test_clocks_that_differ_are_told(database: Database, asked: Callable[..., Report]) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -245,3 +245,26 @@ def test_a_submitter_finds_taken_keys_by_the_index_whatever_was_planned_before(q
     engine.dispose()  # a session tells what it has read when it ends
     until(lambda: quiet.count("SELECT 1 FROM pg_stat_activity WHERE datname = current_database()") <= 1)
     assert read_in_sequence(quiet) - before < LIVES
+
+
+@pytest.mark.parametrize("statement", ["purge", "preview_purge", "erase_payloads"])
+def test_a_purge_reads_of_the_sets_only_what_awaits_its_jobs(database: Database, statement: str) -> None:
+    """However many jobs are awaited elsewhere, a stretch asks for its own, one by one."""
+    database.rows(_FILL_JOBS, 100)
+    database.rows(
+        "INSERT INTO {s}.join_members (join_id, job_id) SELECT gen_random_uuid(), gen_random_uuid() "
+        "FROM generate_series(1, 5000)"
+    )
+    database.rows("ANALYZE {s}.jobs; ANALYZE {s}.join_members")
+    database.clock.advance(100)
+    parameters: dict[str, Any] = {
+        "place": UUID(int=0), "last_id": UUID(int=2**128 - 1), "newest_s": -1e9, "batch": 100,
+        "kinds": ["*"], "states": ["succeeded"], "keeps_s": [1.0], "payload_keeps_s": [1.0],
+    }  # fmt: skip
+    used = set(re.findall(r"%\((\w+)\)s", database.statements.for_psycopg(statement)))
+    found = nodes(plan(database, statement, **{name: parameters[name] for name in used}))
+    asked = [node for node in found if node.get("Relation Name") == "join_members"]
+    assert asked
+    for node in asked:
+        rows = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        assert rows == 0, f"{rows} of 5,000 awaited jobs were read"

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from outbox import cancel, enqueue
+from outbox import cancel, enqueue, fan_in
 from outbox.ending import complete, fail
+from outbox.join_keeping import JoinWatch
 from outbox.link import Link
 from outbox.retention import BEGINNING, Author, Rule, preview, purge, purge_next, rules_of
 from outbox.retention_settings import RetentionSettings
@@ -189,6 +190,38 @@ def test_a_job_that_a_set_still_waits_for_stays(database: Database, link: Link) 
     assert purge(link, MONTH, batch=100).succeeded == 0
     database.rows("UPDATE {s}.join_members SET seen = 'succeeded'")
     assert purge(link, MONTH, batch=100).succeeded == 1
+
+
+def test_the_payload_of_a_job_that_a_set_still_waits_for_stays(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """A failed member can be redriven for as long as its set waits for its success, and no longer."""
+    jobs = made(database, link)
+    with engine.begin() as connection:
+        then = fan_in(connection, [jobs["failed"]], Note(key="then"))
+    database.clock.advance(31 * DAY)
+    month = rules(failed_payload="30d")
+    assert preview(link, month, batch=100).erased == 0
+    assert purge(link, month, batch=100).erased == 0
+    with engine.begin() as connection:
+        cancel(connection, then.id, by="test", reason="test")
+    JoinWatch().close(link)
+    assert preview(link, month, batch=100).erased == 1
+    assert purge(link, month, batch=100).erased == 1
+
+
+@pytest.mark.parametrize("on", ["succeeded", "ended"])
+def test_a_job_that_goes_while_a_set_is_written_has_counted(
+    database: Database, link: Link, engine: sa.Engine, on: Any
+) -> None:
+    """Who waits for what ended long ago doesn't wait for ever, though a purge takes it before that is committed."""
+    jobs = made(database, link)
+    database.clock.advance(31 * DAY)
+    with engine.begin() as connection:
+        fan_in(connection, [jobs["succeeded"]], Note(key="then"), on=on)
+        assert purge(link, MONTH, batch=100).succeeded == 1
+    assert database.rows("SELECT seen FROM {s}.join_members") == [("succeeded",)]
+    assert JoinWatch().close(link) == 1
 
 
 @pytest.mark.parametrize("state", ["pending", "uncertain"])

@@ -224,6 +224,12 @@ _SURROUNDINGS = (
     Check(
         "set_overdue", Severity.WARNING, "a set of jobs is complete, and the job that waits was not started", _KEEP_TIME
     ),
+    Check(
+        "set_member_gone",
+        Severity.ERROR,
+        "a job waits for one to succeed that is not there",
+        "cancel it, and submit its work anew",
+    ),
     Check("no_relay", Severity.WARNING, "work waits, and no relay was seen lately", "start `outbox relay`"),
     Check(
         "horizon_held",

@@ -1,7 +1,7 @@
 -- Purpose: erase the payloads, and the checkpoints, of the ended jobs of one stretch of the table whose time for that is over. Rows and history stay.
 -- Transition: none
 -- Parameters: place (the id that the stretch begins after), last_id (its end); kinds, states, keeps_s (the rules, as in purge.sql)
--- Locks: job rows in id order, SKIP LOCKED: an ended job has no outbox row. Index: primary keys, redrive_items_job. The update is heap-only.
+-- Locks: job rows in id order, SKIP LOCKED: an ended job has no outbox row. Index: primary keys, redrive_items_job, join_members_job. The update is heap-only.
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[])) AS r(kind, state, keep_s)
 ), held AS MATERIALIZED (
@@ -11,6 +11,8 @@ WITH rules AS MATERIALIZED (
     AND j.finished_at + make_interval(secs => (
       SELECT r.keep_s FROM rules AS r WHERE r.state = j.state AND r.kind IN (j.kind, '*') ORDER BY r.kind = '*' LIMIT 1)) <= {schema}.clock()
     AND NOT EXISTS (SELECT 1 FROM {schema}.redrive_items AS i WHERE i.job_id = j.id AND i.state = 'waiting')
+    -- What a set of jobs still waits for may have to be redriven, so that the set is ever complete.
+    AND (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = j.id AND m.seen IS NULL LIMIT 1) IS NULL
   ORDER BY j.id FOR UPDATE SKIP LOCKED
 ), kept_nothing AS (
   DELETE FROM {schema}.checkpoints AS c WHERE c.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))

@@ -1,22 +1,26 @@
 -- Purpose: count what purge.sql and erase_payloads.sql would do with one stretch of the table, and change nothing.
 -- Transition: none
 -- Parameters: place (the id that the stretch begins after), newest_s, batch; kinds, states, keeps_s, payload_keeps_s (the rules; NULL seconds: for ever)
--- Locks: none. Index: jobs_pkey.
+-- Locks: none. Index: jobs_pkey, join_members_job.
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[]), CAST(:payload_keeps_s AS float8[]))
     AS r(kind, state, keep_s, payload_keep_s)
 ), stretch AS MATERIALIZED (
-  SELECT j.id, j.kind, j.state, j.finished_at, j.payload_erased_at FROM {schema}.jobs AS j
+  SELECT j.id, j.kind, j.state, j.finished_at, j.payload_erased_at,
+    -- A subquery, since no plan can turn it into a join that reads what all sets await.
+    (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = j.id AND m.seen IS NULL LIMIT 1) IS NULL AS is_free
+  FROM {schema}.jobs AS j
   WHERE j.id > CAST(:place AS uuid) AND j.id < (
     SELECT CAST(lpad(to_hex(floor(extract(epoch FROM {schema}.clock() - make_interval(secs => CAST(:newest_s AS float8))) * 1000)::bigint), 12, '0')
       || '00000000000000000000' AS uuid))
   ORDER BY j.id LIMIT CAST(:batch AS integer)
 ), judged AS (
   SELECT s.id, s.state, coalesce(s.finished_at + make_interval(secs => k.keep_s) <= n.now, false)
-      AND s.id NOT IN (SELECT m.job_id FROM {schema}.join_members AS m WHERE m.seen IS NULL)
+      AND s.is_free
       AND NOT EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = s.id AND e.state IN ('pending', 'uncertain'))
       AND NOT w.waits AS goes,
-    s.payload_erased_at IS NULL AND NOT w.waits AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
+    s.payload_erased_at IS NULL AND s.is_free AND NOT w.waits
+      AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
   FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n CROSS JOIN LATERAL (SELECT EXISTS (
     SELECT 1 FROM {schema}.redrive_items AS i WHERE i.job_id = s.id AND i.state = 'waiting') AS waits) AS w LEFT JOIN LATERAL (
     SELECT r.keep_s, r.payload_keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k ON true

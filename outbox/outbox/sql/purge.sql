@@ -3,7 +3,7 @@
 -- Parameters: place (the id that the stretch begins after), newest_s (what was submitted within so many seconds is not looked at), batch;
 --   kinds, states, keeps_s (the rules: '*' is every kind without a rule of its own; NULL seconds: for ever)
 -- Locks: job rows in id order, SKIP LOCKED: an ended job has no outbox row. One that has been redriven meanwhile doesn't fit any more.
--- Index: primary keys (ids grow with the time of submission, so no index on finished_at is needed), refusals_job, redrive_items_job, join_members_awaited.
+-- Index: primary keys (ids grow with the time of submission, so no index on finished_at is needed), refusals_job, redrive_items_job, join_members_job.
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[])) AS r(kind, state, keep_s)
 ), stretch AS MATERIALIZED (
@@ -17,8 +17,9 @@ WITH rules AS MATERIALIZED (
   SELECT s.id, s.finished_at FROM stretch AS s CROSS JOIN LATERAL (
     SELECT r.keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k
   WHERE s.finished_at + make_interval(secs => k.keep_s) <= (SELECT {schema}.clock())
-    -- A set of jobs still waits to see how this one ended; a person still has to look at an effect of it, or has asked for its redrive.
-    AND s.id NOT IN (SELECT m.job_id FROM {schema}.join_members AS m WHERE m.seen IS NULL)
+    -- A set of jobs still waits to see how this one ended (a subquery, since no plan can turn it into a join that reads what all sets await);
+    -- a person still has to look at an effect of it, or has asked for its redrive.
+    AND (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = s.id AND m.seen IS NULL LIMIT 1) IS NULL
     AND NOT EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = s.id AND e.state IN ('pending', 'uncertain'))
     AND NOT EXISTS (SELECT 1 FROM {schema}.redrive_items AS i WHERE i.job_id = s.id AND i.state = 'waiting')
 ), held AS MATERIALIZED (

@@ -47,7 +47,7 @@ DEAD = (
 )
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
-    "unknown_jobs open_join",
+    "look_at_members open_join",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
     f"{PURGING} {TURNS}",
     "consumer": f"{KEEPING} {WORKING} spent_budgets record_refusals",

@@ -28,6 +28,8 @@ CREATE TABLE {schema}.join_members (
   PRIMARY KEY (join_id, job_id)
 );
 CREATE INDEX join_members_awaited ON {schema}.join_members (join_id, job_id) WHERE seen IS NULL;
+-- The other way round, for whoever purges: does any set wait for this job?
+CREATE INDEX join_members_job ON {schema}.join_members (job_id) WHERE seen IS NULL;
 
 -- The writer's functions as they were, with one option more: the job that a job follows from, after the correlation id.
 CREATE FUNCTION {schema}.write_jobs_2(p_jobs text, p_keys_free boolean) RETURNS integer
