@@ -131,6 +131,24 @@ def test_effects_of_a_sealed_job_are_sealed(desk: Desk) -> None:
     assert opened["error of attempt 1"] == f"no answer for {CANARY}"
 
 
+def test_the_error_of_an_effect_opens_where_it_was_sealed(desk: Desk) -> None:
+    """Whoever has to find out whether it has happened, and has the keys, reads what the other side has said."""
+
+    def handle(job: Job, payload: Secretive) -> None:
+        def send(_key: str, request: Any) -> Any:
+            raise ValueError(f"no answer for {request}")
+
+        job.effect("charge", payload.body, send=send)
+
+    with using(ring("k1")):
+        job_id = submit_secret(desk)
+        desk.start(handler(handle, payload=Secretive))
+        desk.done(1, "failed")
+    assert rows_with(desk.database, CANARY) == []
+    found = open_job(desk.database.link(), ring("k1"), job_id, by="ops", reason="a test")
+    assert {thing.name: thing.text for thing in found}["error of effect charge"] == f"no answer for {CANARY}"
+
+
 def test_user_code_that_fails_beside_a_failure_tells_nothing(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     """A policy or a classification that fails is logged with its traceback, which quotes the error: not here."""
 

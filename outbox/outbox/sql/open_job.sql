@@ -17,7 +17,7 @@ FROM job AS j, LATERAL (
   UNION ALL SELECT 3, a.number, 'traceback', 'traceback of attempt ' || a.number, a.traceback FROM {schema}.attempts AS a WHERE a.job_id = j.id
   UNION ALL SELECT 4, 0, 'checkpoint:' || c.name, 'checkpoint ' || c.name, c.value::text FROM {schema}.checkpoints AS c WHERE c.job_id = j.id
   UNION ALL SELECT 5, 0, 'effect:' || e.name, 'result of effect ' || e.name, e.result::text FROM {schema}.effects AS e WHERE e.job_id = j.id
-  UNION ALL SELECT 6, 0, 'effect:' || e.name || ' error', 'error of effect ' || e.name, e.error_message FROM {schema}.effects AS e WHERE e.job_id = j.id
+  UNION ALL SELECT 6, 0, 'effect_error:' || e.name, 'error of effect ' || e.name, e.error_message FROM {schema}.effects AS e WHERE e.job_id = j.id
 ) AS p
 WHERE p.text IS NOT NULL
 ORDER BY p.part, p.number, p.name
