@@ -73,7 +73,7 @@ class Ping(Payload):
 
 def documented_grants(schema: str, prefix: str) -> str:
     """Return the documentation's grants, for this schema and for roles that begin with `prefix`."""
-    block = re.search(r"```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    block = re.search(r"\n## Roles\n.*?```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     quoted = schema_identifier(schema)
     grants = re.sub(r"outbox_(writer|relay|consumer|operator)\b", rf"{prefix}_\1", block[1])
