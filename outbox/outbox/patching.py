@@ -49,7 +49,6 @@ def patched(
             "operation_id": operation_id,
             "job_ids": [row.id for row in rows],
             "payloads": [document.text for document in documents],
-            "digests": [document.digest.hex() for document in documents],
         }
         statements.run_within(connection, "patch_redrive", new)
         after = rows[-1].id

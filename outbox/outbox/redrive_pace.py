@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-__all__ = ["Grant", "Lane", "Progress", "grants", "pause_s", "stop_reason"]
+__all__ = ["MOST_FAILED_TURNS", "Grant", "Lane", "Progress", "grants", "pause_s", "postponed_s", "stop_reason"]
 
 # A lane that stood still catches up by no more than a second's worth.
 _BURST_S = 1.0
 _SHORTEST_S = 0.2
 _LONGEST_S = 15.0
+# A redrive whose turns fail rests for up to so long; after so many in a row, some five minutes, it is paused.
+_POSTPONED_S = 60.0
+MOST_FAILED_TURNS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What has come of a redrive so far. `canaries_open`: canaries that have not ended; `as_before`: those that have
-    failed with the code that they had failed with before.
+    """What has come of a redrive so far. `canaries_open`: canaries that have not ended in success or failure, or have
+    still to be found; `as_before`: those that have failed with the code that they had failed with before.
     """
 
     canary: int
@@ -82,3 +85,8 @@ def pause_s(free_at: Sequence[datetime], now: datetime, idle_turns: int) -> floa
     if free_at:
         waits = max((min(free_at) - now).total_seconds(), _SHORTEST_S)
     return min(waits, _LONGEST_S)
+
+
+def postponed_s(failed_turns: int) -> float:
+    """Return how long a redrive rests after so many turns in a row that failed."""
+    return min(float(2**failed_turns), _POSTPONED_S)

@@ -10,14 +10,23 @@ from typing import Any
 from uuid import UUID
 
 from outbox.link import Link
-from outbox.redrive_pace import Grant, Lane, Progress, grants, pause_s, stop_reason
+from outbox.redrive_pace import (
+    Grant,
+    Lane,
+    Progress,
+    grants,
+    pause_s,
+    stop_reason,
+)
 
-__all__ = ["Turn", "advance_redrive"]
+__all__ = ["Turn", "advance", "advance_redrive"]
 
 BATCH = 500
 LANES = 200
 # So many jobs of one redrive are under way at once; that bounds what a turn has to look at, too.
 UNDER_WAY = 5000
+# Where canaries are refused, so many times in a turn others take their place.
+PROMOTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,7 @@ class _Ended:
     failed: int
     otherwise: int
     canaries: int
+    canaries_done: int
     as_before: int
 
     @property
@@ -48,11 +58,15 @@ def advance_redrive(link: Link) -> Turn | None:
     rows = link.run("next_redrive")
     if not rows:
         return None
-    operation = rows[0]
-    ended = _settled(link, operation.id)
+    return advance(link, rows[0])
+
+
+def advance(link: Link, operation: Any) -> Turn:
+    """Give this redrive, whose row the caller's transaction holds, one turn."""
+    ended = _settled(link, operation.id, _smaller(UNDER_WAY, operation))
     progress = Progress(
         operation.canary,
-        operation.canaries_open - ended.canaries,
+        max(operation.canary - operation.canaries_done - ended.canaries_done, 0),
         ended.as_before,
         operation.succeeded + ended.succeeded,
         operation.failed + ended.failed,
@@ -71,23 +85,28 @@ def advance_redrive(link: Link) -> Turn | None:
     return turn
 
 
-def _settled(link: Link, operation_id: UUID) -> _Ended:
-    (row,) = link.run("settle_redrive", operation_id=operation_id, batch=UNDER_WAY)
+def _smaller(batch: int, operation: Any) -> int:
+    """Return less and less after turns that failed: what takes too long at once gets done then."""
+    failed_turns: int = operation.failed_turns
+    return max(batch >> failed_turns, 1)
+
+
+def _settled(link: Link, operation_id: UUID, batch: int) -> _Ended:
+    (row,) = link.run("settle_redrive", operation_id=operation_id, batch=batch)
     return _Ended(*row)
 
 
 def _put_back(link: Link, operation: Any, progress: Progress, ended: _Ended) -> tuple[list[Any], list[datetime]]:
     """Return the items that were put back or refused, and when lanes are free next."""
     settled = operation.succeeded + operation.failed + operation.otherwise + ended.all
-    room = min(BATCH, UNDER_WAY - (operation.redriven - settled))
+    room = min(_smaller(BATCH, operation), UNDER_WAY - (operation.redriven - settled))
     if not operation.total - operation.redriven - operation.refused or room <= 0:
         return [], []
-    named = {"operation_id": operation.id}
     if progress.canaries_open:
-        picked = link.run("pick_redrive", **named, canaries=True, kinds=[], tenants=[], counts=[], batch=1000)
-        moved = _redriven(link, operation.id, picked)
+        moved = _canaries(link, operation, progress.canaries_open - (operation.canaries_open - ended.canaries))
         _pace(link, operation.id, moved, [])
         return moved, []
+    named = {"operation_id": operation.id}
     lanes = [Lane(*row) for row in link.run("redrive_lanes", **named, batch=LANES)]
     granted = grants(lanes, operation.now, operation.rate_per_s, room)
     picked = link.run(
@@ -104,6 +123,25 @@ def _put_back(link: Link, operation: Any, progress: Progress, ended: _Ended) -> 
     taken = {(grant.lane.kind, grant.lane.tenant) for grant in granted}
     others = [lane.free_at for lane in lanes if (lane.kind, lane.tenant) not in taken]
     return moved, [*others, *(grant.free_at for grant in granted)]
+
+
+def _canaries(link: Link, operation: Any, missing: int) -> list[Any]:
+    """Put the canaries back, and others in the place of those that can show nothing. Return what was put back or
+    refused.
+    """
+    named = {"operation_id": operation.id}
+    all_moved: list[Any] = []
+    for _ in range(PROMOTIONS):
+        if missing > 0:
+            link.run("promote_canaries", **named, count=missing)
+        batch = _smaller(1024, operation)
+        picked = link.run("pick_redrive", **named, canaries=True, kinds=[], tenants=[], counts=[], batch=batch)
+        moved = _redriven(link, operation.id, picked)
+        all_moved += moved
+        missing = sum(row.refusal is not None for row in moved)
+        if not missing:
+            break
+    return all_moved
 
 
 def _redriven(link: Link, operation_id: UUID, picked: Sequence[Any]) -> list[Any]:
@@ -146,6 +184,7 @@ def _close(link: Link, turn: Turn, ended: _Ended, stop: str | None, *, idle_turn
         succeeded=ended.succeeded,
         failed=ended.failed,
         otherwise=ended.otherwise,
+        canaries_done=ended.canaries_done,
         idle_turns=idle_turns,
         pause_s=rest_s,
         next_state=turn.state,

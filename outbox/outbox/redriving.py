@@ -213,6 +213,7 @@ def _begin(
     if not done:
         raise RedriveRefused(_reasons(refused))
     counts = {"redriven": len(done), "refused": len(refused), "succeeded": 0, "failed": 0, "otherwise": 0}
+    counts |= {"canaries_done": 0}
     turn = {"idle_turns": 0, "pause_s": 1.0, "next_state": "running", "stop_reason": None}
     statements.run_within(connection, "advance_redrive", named | counts | turn)
     return Redriven(operation_id, total, done, refused)

@@ -15,9 +15,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from outbox import (
+    DeadFilter,
     JobNotFound,
     JobState,
     NameRefused,
+    RedriveRefused,
     cancel,
     enqueue_many,
     fan_in,
@@ -205,6 +207,24 @@ def test_a_deadline_ends_the_wait(database: Database, link: Link) -> None:
     assert due(link) == []
     assert look(database, job_id).state is JobState.FAILED
     assert database.rows("SELECT outcome FROM {s}.joins") == [("moot",)]
+
+
+def test_a_job_whose_set_was_not_complete_is_started_by_its_id_alone(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """A filter that happens to fit it is no decision to start it without its set."""
+    (claimed,) = running(database, link)
+    job_id = wait_for(database, ids_of([claimed]), deadline=database_time(link) + timedelta(minutes=5))
+    database.clock.advance(301)
+    assert expire_deadlines(link) == [job_id]
+    later: dict[str, Any] = {"deadline": database_time(link) + timedelta(hours=1)}
+    with engine.begin() as connection:
+        seen = preview_redrive(connection, where=DeadFilter(), **later)
+        assert (seen.total, seen.refusals) == (1, {"set_unmet": 1})
+        with pytest.raises(RedriveRefused, match="name it"):
+            redrive(connection, where=DeadFilter(), acknowledge=seen.token, by="me", reason="x", **later)
+        assert preview_redrive(connection, job_id, **later).refusals == {}
+        assert list(redrive(connection, job_id, by="me", reason="x", **later).redriven) == [job_id]
 
 
 def test_a_cancel_ends_the_wait(database: Database, link: Link, engine: sa.Engine) -> None:

@@ -6,13 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
-from outbox import DeadFilter, JobState, NameRefused, RedriveRefused, StopOn, preview_redrive, redrive
+from outbox import DeadFilter, JobState, NameRefused, RedriveRefused, StopOn, cancel, preview_redrive, redrive
 from outbox.dead_letters import discard
 from outbox.ending import Failure, complete, fail
 from outbox.link import Link
+from outbox.redrive_keeping import KEPT_S, purge_redrives, take_turn
 from outbox.redrive_operations import list_items, list_redrives, read_redrive, steer_redrive
 from outbox.redrive_turns import Turn, advance_redrive
 from support.database import Database
@@ -277,3 +279,122 @@ def test_what_has_failed_once_more_meanwhile_is_refused(database: Database, link
     assert run_ready(database, link, "fail") == [job_id]
     assert turn(link).refused == 1  # type: ignore[union-attr]
     assert [item.refusal for item in list_items(link, operation)] == ["changed"]
+
+
+def test_canaries_that_show_nothing_are_replaced(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Refused, cancelled, gone or redriven by others: nothing follows before as many as were asked for have run."""
+    ids = dead(database, link, 8)
+    operation = begin(engine, rate=1000, canary=2)
+    with engine.begin() as connection:
+        redrive(connection, ids[0], by="you", reason="sooner")
+        discard(connection, [ids[1]], by="you", reason="no use")
+    database.rows("UPDATE {s}.redrive_operations SET next_at = 'infinity' WHERE id <> %s", operation)
+    done = turn(link)
+    assert done is not None
+    assert (done.redriven, done.refused) == (2, 2)
+    with engine.begin() as connection:
+        assert cancel(connection, ids[2], by="you", reason="not now").won
+    database.clock.advance(20)
+    assert turn(link).redriven == 1  # type: ignore[union-attr]
+    database.clock.advance(20)
+    assert turn(link).redriven == 0  # type: ignore[union-attr]
+    assert sorted(run_ready(database, link)) == [ids[0], ids[3], ids[4]]
+    database.clock.advance(20)
+    assert turn(link).redriven == 3  # type: ignore[union-attr]
+    run_ready(database, link)
+    database.clock.advance(20)
+    assert turn(link).state == "done"  # type: ignore[union-attr]
+    view = read_redrive(link, operation)
+    assert (view.redriven, view.refused, view.succeeded, view.otherwise) == (6, 2, 5, 1)
+
+
+def test_where_no_canary_can_run_it_ends(database: Database, link: Link, engine: sa.Engine) -> None:
+    """All are refused, one after another, in one turn: there is nothing that could follow."""
+    ids = dead(database, link, 5)
+    operation = begin(engine, canary=2)
+    with engine.begin() as connection:
+        discard(connection, ids, by="you", reason="no use")
+    assert turn(link).refused == 5  # type: ignore[union-attr]
+    database.clock.advance(20)
+    assert turn(link).state == "done"  # type: ignore[union-attr]
+    assert read_redrive(link, operation).stop_reason is None
+
+
+def failing_turn(link: Link) -> None:
+    """Take a turn that breaks on the server at its end."""
+
+    def broken() -> None:
+        link.run("write_audit", action=None, subject=None, actor=None, reason=None, detail=None)
+
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        take_turn(link, broken)
+
+
+def test_a_turn_that_fails_keeps_no_other_redrive_waiting(database: Database, link: Link, engine: sa.Engine) -> None:
+    """It waits longer each time, tries less, and is paused in the end with the reason; a person may resume it."""
+    ids = dead(database, link, 2)
+    one, two = (redriven_slowly(engine, job_id) for job_id in ids)
+    failing_turn(link)
+    done = take_turn(link)
+    assert done is not None
+    assert (done.operation_id, done.redriven) == (two, 1)
+    assert take_turn(link) is None
+    assert run_ready(database, link) == [ids[1]]
+    database.rows("UPDATE {s}.redrive_operations SET next_at = 'infinity' WHERE id = %s", two)
+    for failed in range(1, 10):
+        rest = "SELECT extract(epoch FROM next_at - {s}.clock())::float8 FROM {s}.redrive_operations WHERE id = %s"
+        assert database.value(rest, one) == min(2.0 ** (failed - 1), 60)
+        database.clock.advance(60)
+        failing_turn(link)
+    database.clock.advance(3600)
+    assert take_turn(link) is None
+    view = read_redrive(link, one)
+    assert (view.state, view.redriven) == ("paused", 0)
+    assert str(view.stop_reason).startswith("10 turns in a row failed, the last one with NotNullViolation (23502)")
+    assert database.rows("SELECT actor, reason FROM {s}.audit WHERE action = 'redrive.pause'") == [
+        ("outbox relay", view.stop_reason)
+    ]
+    with engine.begin() as connection:
+        steer_redrive(connection, one, "resume", by="me", reason="mended")
+    assert take_turn(link).redriven == 1  # type: ignore[union-attr]
+
+
+def redriven_slowly(engine: sa.Engine, job_id: UUID) -> UUID:
+    """Begin a redrive of one job that is left to the relays."""
+    with engine.begin() as connection:
+        return redrive(connection, job_id, by="me", reason="x", rate=1).operation_id
+
+
+def test_a_turn_goes_on_with_fewer_after_failures(database: Database, link: Link, engine: sa.Engine) -> None:
+    """What takes too long at once gets done, and one good turn forgets the failures."""
+    dead(database, link, 6)
+    operation = begin(engine, rate=1000)
+    database.rows("UPDATE {s}.redrive_operations SET failed_turns = 7")
+    database.clock.advance(1)
+    assert take_turn(link).redriven == 500 >> 7  # type: ignore[union-attr]
+    assert database.value("SELECT failed_turns FROM {s}.redrive_operations WHERE id = %s", operation) == 0
+
+
+def test_what_is_long_over_is_deleted_piece_by_piece(database: Database, link: Link, engine: sa.Engine) -> None:
+    """With items and lanes, the oldest first, and only what is over for long enough; the audit stays."""
+    tables = ("redrive_items", "redrive_lanes", "redrive_operations")
+    ids = dead(database, link, 7)
+    with engine.begin() as connection:
+        redrive(connection, ids[:5], by="me", reason="x")
+    run_ready(database, link)
+    database.clock.advance(1)
+    assert take_turn(link).state == "done"  # type: ignore[union-attr]
+    open_one = redriven_slowly(engine, ids[5])
+    database.clock.advance(KEPT_S - 1)
+    assert not purge_redrives(link)
+    database.clock.advance(2)
+    assert [purge_redrives(link, batch=2) for _ in range(5)] == [True, True, True, True, False]
+    assert [database.count(table) for table in tables] == [1, 1, 1]
+    assert read_redrive(link, open_one).state == "running"
+    assert database.count("audit WHERE action = 'job.redrive'") == 5
+    with engine.begin() as connection:
+        steer_redrive(connection, open_one, "abort", by="me", reason="old")
+    database.clock.advance(KEPT_S + 1)
+    while purge_redrives(link):
+        pass
+    assert [database.count(table) for table in tables] == [0, 0, 0]

@@ -15,18 +15,20 @@ from outbox import (
     DeadFilter,
     JobNotFound,
     JobState,
+    LogicalKeyConflict,
     NameRefused,
     PayloadError,
     RedriveRefused,
     StateChanged,
     cancel,
+    enqueue,
     preview_redrive,
     redrive,
 )
 from outbox.dead_letters import discard, list_dead_letters
 from outbox.ending import Failure, complete, fail
 from outbox.link import Link
-from outbox_schemas import Payload, digest
+from outbox_schemas import Payload
 from support.database import Database
 from support.jobs import Note, history, look, release_all, running, submit, take
 from support.waiting import until
@@ -277,13 +279,17 @@ class Typed(Payload):
 
 
 def test_a_patch_is_merged_and_the_old_payload_kept(database: Database, link: Link, engine: sa.Engine) -> None:
-    """The job runs with the new payload, and its digest fits a submission of the new arguments."""
+    """The job runs with the new payload. Its key is still that of what was submitted, which finds it again."""
     (job_id,) = dead(database, link, payloads=[Note(key="k", body={"a": 1, "b": 2})])
     with engine.begin() as connection:
         redrive(connection, job_id, by="me", reason="wrong b", patch={"body": {"b": 3, "a": None}})
     assert database.value("SELECT payload FROM {s}.jobs") == {"key": "k", "body": {"b": 3}}
     assert database.value("SELECT old_payload FROM {s}.redrive_items") == {"key": "k", "body": {"a": 1, "b": 2}}
-    assert bytes(database.value("SELECT payload_digest FROM {s}.jobs")) == digest([1, {"key": "k", "body": {"b": 3}}])
+    with engine.begin() as connection:
+        again = enqueue(connection, Note(key="k", body={"a": 1, "b": 2}))
+        assert (again.id, again.created) == (job_id, False)
+        with pytest.raises(LogicalKeyConflict):
+            enqueue(connection, Note(key="k", body={"b": 3}))
     assert database.value("SELECT detail ->> 'patched' FROM {s}.audit WHERE action = 'job.redrive'") == "true"
 
 
@@ -394,3 +400,22 @@ def test_another_driver_does_as_well(database: Database, link: Link) -> None:
         done = redrive(connection, ids, acknowledge=token, by="me", reason="x", patch={"body": 1})
         assert (sorted(done.redriven), done.refused) == (sorted(ids), {})
     assert database.count("jobs WHERE state = 'ready' AND payload ->> 'body' = '1'") == 2
+
+
+STRAY = """
+INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at)
+SELECT j.id, j.queue, j.tenant, j.run_at, j.run_at FROM {s}.jobs AS j WHERE j.id = %s
+"""
+
+
+def test_a_job_with_a_stray_outbox_row_is_refused_and_keeps_no_other(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """The preview says so, and the others are put back all the same."""
+    ids = dead(database, link, 3)
+    database.rows(STRAY, ids[1])
+    with engine.begin() as connection:
+        assert preview_redrive(connection, ids).refusals == {"outbox_row": 1}
+        done = redrive(connection, ids, by="me", reason="x")
+    assert (done.redriven, done.refused) == ([ids[0], ids[2]], {ids[1]: "outbox_row"})
+    database.rows("DELETE FROM {s}.outbox WHERE job_id = %s", ids[1])

@@ -95,8 +95,9 @@ _RULES = {
         WHERE i.redriven_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {s}.audit AS a WHERE a.action = 'job.redrive'
           AND a.subject = i.job_id::text AND a.detail ->> 'operation' = i.operation_id::text)""",
     "12: a budget that no redrive has begun": """
-        SELECT j.id FROM {s}.jobs AS j WHERE j.budget_start > 0 AND NOT EXISTS (SELECT 1 FROM {s}.redrive_items AS i
-          WHERE i.job_id = j.id AND i.redriven_at IS NOT NULL AND i.attempt_count = j.budget_start)""",
+        SELECT j.id FROM {s}.jobs AS j WHERE j.budget_start > 0 AND NOT EXISTS (SELECT 1 FROM {s}.audit AS a
+          WHERE a.action = 'job.redrive' AND a.subject = j.id::text
+          AND (a.detail ->> 'attempts')::integer = j.budget_start)""",
     "failed without its dead letter, or the other way round": """
         SELECT coalesce(j.id, d.job_id) FROM {s}.jobs AS j FULL JOIN {s}.dead_letters AS d ON d.job_id = j.id
         WHERE coalesce(j.state = 'failed', false) <> (d.job_id IS NOT NULL)

@@ -29,9 +29,12 @@ WITH bounds AS MATERIALIZED (
       WHEN j.state = 'succeeded' THEN 'succeeded'
       WHEN j.state NOT IN ('failed', 'cancelled') THEN 'not_ended'
       WHEN j.payload_erased_at IS NOT NULL THEN 'payload_erased'
+      WHEN EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = j.id) THEN 'outbox_row'
       WHEN coalesce(CAST(:deadline_at AS timestamptz), j.deadline_at) <= b.now THEN 'expired'
       WHEN j.last_error_code = 'effect_on_hold' AND coalesce(a.uncertain, 0) + coalesce(a.pending, 0) > 0
         AND NOT CAST(:include_uncertain AS boolean) THEN 'effect_on_hold'
+      WHEN CAST(:job_ids AS uuid[]) IS NULL AND j.attempt_count = 0
+        AND EXISTS (SELECT 1 FROM {schema}.joins AS s WHERE s.job_id = j.id AND s.outcome IS DISTINCT FROM 'started') THEN 'set_unmet'
     END AS refusal,
     concat_ws('|', j.id, j.state, j.attempt_count, j.last_error_code, extract(epoch FROM j.finished_at), encode(j.payload_digest, 'hex'), a.mark)
       AS mark

@@ -17,7 +17,7 @@ WITH rules AS MATERIALIZED (
 ), kept_nothing AS (
   DELETE FROM {schema}.checkpoints AS c WHERE c.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))
 ), patched AS (
-  UPDATE {schema}.redrive_items AS i SET new_payload = NULL, new_digest = NULL, old_payload = NULL
+  UPDATE {schema}.redrive_items AS i SET new_payload = NULL, old_payload = NULL
   WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND (i.new_payload IS NOT NULL OR i.old_payload IS NOT NULL)
 ), redriven AS (  -- what a redrive's patch has replaced, and by what
   UPDATE {schema}.redrive_items AS i SET new_payload = NULL, new_digest = NULL, old_payload = NULL

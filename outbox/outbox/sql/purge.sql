@@ -46,7 +46,7 @@ WITH rules AS MATERIALIZED (
   WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND i.state NOT IN ('waiting', 'redriven')
 ), open_items AS (
   -- A redrive that is under way still counts these; it will find the job gone.
-  UPDATE {schema}.redrive_items AS i SET new_payload = NULL, new_digest = NULL, old_payload = NULL
+  UPDATE {schema}.redrive_items AS i SET new_payload = NULL, old_payload = NULL
   WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND i.state IN ('waiting', 'redriven')
 )
 SELECT (SELECT count(*) FROM stretch) AS looked_at, (SELECT s.id FROM stretch AS s ORDER BY s.id DESC LIMIT 1) AS last_id,

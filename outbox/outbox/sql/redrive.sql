@@ -1,11 +1,12 @@
 -- Purpose: put jobs of a redrive back to work, each only if it is still as it was when the redrive was decided. Identity, history and errors stay;
---   attempts go on counting, and a new budget begins. What can't be put back is refused with the reason, and stays as it is.
+--   attempts go on counting, and a new budget begins. A patch leaves the digest: it is of what was submitted under the key, and whoever submits
+--   that once more still finds this job. What can't be put back is refused with the reason, and stays as it is.
 -- Transition: redrive: failed | cancelled -> ready (outbox row inserted, owed)
 -- Parameters: operation_id, job_ids, patient (false: jobs that somebody holds are left for the next turn)
 -- Locks: the job rows in id order, waiting or SKIP LOCKED; an ended job has no outbox row, and the new one is nobody else's yet. Then its items
 --   and its dead letter. The clock is read behind the locks. Index: primary keys.
 WITH named AS MATERIALIZED (
-  SELECT i.job_id, i.attempt_count, i.finished_at, i.new_payload, i.new_digest, r.id AS operation_id, r.by_ids, r.include_uncertain,
+  SELECT i.job_id, i.attempt_count, i.finished_at, i.new_payload, r.id AS operation_id, r.by_ids, r.include_uncertain,
     r.deadline_at, r.actor, r.reason
   FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
   WHERE i.operation_id = CAST(:operation_id AS uuid) AND i.job_id = ANY (CAST(:job_ids AS uuid[])) AND i.state = 'waiting'
@@ -26,9 +27,13 @@ WITH named AS MATERIALIZED (
       WHEN h.state NOT IN ('failed', 'cancelled') OR (h.attempt_count, h.finished_at) IS DISTINCT FROM (n.attempt_count, n.finished_at) THEN 'changed'
       WHEN NOT n.by_ids AND EXISTS (SELECT 1 FROM {schema}.dead_letters AS d WHERE d.job_id = h.id AND d.discarded_at IS NOT NULL) THEN 'discarded'
       WHEN h.payload_erased_at IS NOT NULL THEN 'payload_erased'
+      -- A defect, which would break the whole statement.
+      WHEN EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = h.id) THEN 'outbox_row'
       WHEN coalesce(n.deadline_at, h.deadline_at) <= c.now THEN 'expired'
       WHEN h.last_error_code = 'effect_on_hold' AND NOT n.include_uncertain
         AND EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = h.id AND e.state IN ('uncertain', 'pending')) THEN 'effect_on_hold'
+      WHEN NOT n.by_ids AND h.attempt_count = 0
+        AND EXISTS (SELECT 1 FROM {schema}.joins AS s WHERE s.job_id = h.id AND s.outcome IS DISTINCT FROM 'started') THEN 'set_unmet'
     END AS refusal
   FROM named AS n LEFT JOIN held AS h ON h.id = n.job_id CROSS JOIN (SELECT {schema}.clock() AS now WHERE (SELECT count(*) FROM held) >= 0) AS c
   WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = n.job_id)
@@ -37,7 +42,7 @@ WITH named AS MATERIALIZED (
   SET state = 'ready', run_at = g.now, finished_at = NULL, deadline_at = coalesce(g.deadline_at, j.deadline_at),
     budget_start = j.attempt_count, uncharged_attempts = j.attempt_count, failed_because = NULL, max_age_s = NULL,
     cancel_requested_at = NULL, cancel_requested_by = NULL, cancel_reason = NULL, cancelled_after = NULL,
-    payload = coalesce(g.new_payload, j.payload), payload_digest = coalesce(g.new_digest, j.payload_digest)
+    payload = coalesce(g.new_payload, j.payload)
   FROM judged AS g
   WHERE j.id = g.job_id AND g.refusal IS NULL AND j.state IN ('failed', 'cancelled')
   RETURNING j.id, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at

@@ -18,5 +18,6 @@ WITH ended AS MATERIALIZED (
 )
 SELECT count(*) FILTER (WHERE s.state = 'succeeded') AS succeeded, count(*) FILTER (WHERE s.state = 'failed') AS failed,
   count(*) FILTER (WHERE s.state NOT IN ('succeeded', 'failed')) AS otherwise, count(*) FILTER (WHERE s.canary) AS canaries,
+  count(*) FILTER (WHERE s.canary AND s.state IN ('succeeded', 'failed')) AS canaries_done,
   count(*) FILTER (WHERE s.canary AND s.same_code) AS canaries_as_before
 FROM settled AS s

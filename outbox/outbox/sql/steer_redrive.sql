@@ -6,7 +6,7 @@ WITH held AS MATERIALIZED (
   SELECT r.id, r.state FROM {schema}.redrive_operations AS r WHERE r.id = CAST(:operation_id AS uuid) FOR UPDATE
 ), steered AS (
   UPDATE {schema}.redrive_operations AS r
-  SET next_at = c.now, idle_turns = 0,
+  SET next_at = c.now, idle_turns = 0, failed_turns = 0,
     state = CASE CAST(:action AS text) WHEN 'pause' THEN 'paused' WHEN 'resume' THEN 'running' ELSE 'aborted' END,
     ended_at = CASE WHEN CAST(:action AS text) = 'abort' THEN c.now END,
     stop_reason = CASE WHEN CAST(:action AS text) = 'resume' THEN NULL ELSE CAST(:reason AS text) END

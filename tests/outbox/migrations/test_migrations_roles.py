@@ -39,7 +39,10 @@ DOCTORING = " ".join(
 ROTATING = "begin_rotation find_rotation hold_rotation note_rotation"
 SEALS = f"walk_seals count_seals awaited_keys read_seals reseal open_job {ROTATING}"
 SEARCHING = "find_jobs find_unfinished find_failed find_correlated find_few"
-TURNS = "next_redrive settle_redrive redrive_lanes pick_redrive redrive pace_redrive advance_redrive"
+TURNS = (
+    "next_redrive settle_redrive redrive_lanes promote_canaries pick_redrive redrive pace_redrive advance_redrive "
+    "postpone_redrive purge_redrives"
+)
 DEAD = (
     "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard "
     "choose_redrive known_jobs first_of_redrive redrive advance_redrive redrive_payloads patch_redrive steer_redrive "

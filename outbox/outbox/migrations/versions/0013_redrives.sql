@@ -23,7 +23,9 @@ CREATE TABLE {schema}.redrive_operations (
   succeeded         integer NOT NULL DEFAULT 0,
   failed            integer NOT NULL DEFAULT 0,
   otherwise         integer NOT NULL DEFAULT 0,
+  canaries_done     integer NOT NULL DEFAULT 0,
   idle_turns        integer NOT NULL DEFAULT 0,
+  failed_turns      integer NOT NULL DEFAULT 0,
   next_at           timestamptz NOT NULL,
   stop_reason       text,
   created_at        timestamptz NOT NULL,
@@ -33,6 +35,7 @@ CREATE TABLE {schema}.redrive_operations (
   CONSTRAINT redrive_operations_counts CHECK (redriven + refused <= total AND succeeded + failed + otherwise <= redriven)
 );
 CREATE INDEX redrive_operations_due ON {schema}.redrive_operations (next_at) WHERE state = 'running';
+CREATE INDEX redrive_operations_over ON {schema}.redrive_operations (ended_at) WHERE ended_at IS NOT NULL;
 
 -- The jobs of a redrive as they were when it was decided. old_payload is what a patch has replaced.
 CREATE TABLE {schema}.redrive_items (
@@ -48,13 +51,11 @@ CREATE TABLE {schema}.redrive_items (
   refusal       text,
   outcome_code  text,
   new_payload   jsonb,
-  new_digest    bytea,
   old_payload   jsonb,
   redriven_at   timestamptz,
   PRIMARY KEY (operation_id, job_id),
   CONSTRAINT redrive_items_state CHECK (state IN ('waiting', 'refused', 'redriven', 'succeeded', 'failed', 'cancelled', 'redriven_again', 'gone')),
-  CONSTRAINT redrive_items_refusal CHECK ((state = 'refused') = (refusal IS NOT NULL)),
-  CONSTRAINT redrive_items_patch CHECK ((new_payload IS NULL) = (new_digest IS NULL))
+  CONSTRAINT redrive_items_refusal CHECK ((state = 'refused') = (refusal IS NOT NULL))
 );
 CREATE INDEX redrive_items_job ON {schema}.redrive_items (job_id);
 CREATE INDEX redrive_items_waiting ON {schema}.redrive_items (operation_id, kind, tenant, job_id) WHERE state = 'waiting';
