@@ -249,7 +249,7 @@ def test_a_job_that_waits_in_a_redrive_stays_and_what_a_patch_kept_goes(
     jobs = made(database, link)
     database.rows(
         "INSERT INTO {s}.redrive_items (operation_id, job_id, kind, tenant, attempt_count, canary, new_payload, "
-        "new_digest, old_payload) VALUES (gen_random_uuid(), %s, 'k', 't', 1, false, '1', '', '\"canary\"')",
+        "old_payload) VALUES (gen_random_uuid(), %s, 'k', 't', 1, false, '1', '\"canary\"')",
         jobs["failed"],
     )
     database.clock.advance(31 * DAY)

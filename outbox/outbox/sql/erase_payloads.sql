@@ -16,12 +16,9 @@ WITH rules AS MATERIALIZED (
   ORDER BY j.id FOR UPDATE SKIP LOCKED
 ), kept_nothing AS (
   DELETE FROM {schema}.checkpoints AS c WHERE c.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))
-), patched AS (
+), patched AS (  -- what a redrive's patch has replaced, and by what
   UPDATE {schema}.redrive_items AS i SET new_payload = NULL, old_payload = NULL
   WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND (i.new_payload IS NOT NULL OR i.old_payload IS NOT NULL)
-), redriven AS (  -- what a redrive's patch has replaced, and by what
-  UPDATE {schema}.redrive_items AS i SET new_payload = NULL, new_digest = NULL, old_payload = NULL
-  WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND num_nonnulls(i.new_payload, i.old_payload) > 0
 ), erased AS (
   UPDATE {schema}.jobs AS j SET payload = 'null', payload_erased_at = n.now
   FROM (SELECT {schema}.clock() AS now) AS n
