@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from outbox.identity import worker_identity
 from outbox.link import Link
@@ -23,7 +23,7 @@ from outbox.waking import SESSION, Wakeups
 from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
-from outbox_relay.keeper import Keeper, hint_step, time_steps
+from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
 from outbox_relay.purging import purge_steps
 from outbox_relay.redrives import redrive_steps
 from outbox_relay.release_loop import ReleaseLoop
@@ -102,19 +102,20 @@ class _Relay:
         settings, counters = self._settings, self._counters
         log.info("the relay starts", extra={"schema": settings.schema_name, "broker": self._publisher is not None})
         self._spawn("time", self._time())
-        hints = [hint_step(self._publisher, settings.relay, counters, self._owed)]
-        self._spawn("hints", Keeper("hints", self._link("hints"), hints, settings.relay, stop=self._stop).run)
-        steps = [
-            *upkeep_steps(counters, settings.inbox_keep_s),
-            *purge_steps(settings.retention, settings.relay.sweep_every_s, counters),
-            *redrive_steps(counters, self._owed),
-        ]
-        self._spawn("upkeep", Keeper("upkeep", self._link("upkeep"), steps, settings.relay, stop=self._stop).run)
+        self._keep("hints", [hint_step(self._publisher, settings.relay, counters, self._owed)])
+        self._keep("upkeep", [*upkeep_steps(counters, settings.inbox_keep_s), *redrive_steps(counters, self._owed)])
+        purging = purge_steps(settings.retention, settings.relay.sweep_every_s, counters)
+        if purging:  # alone: its long turns would slow redrives down
+            self._keep("purge", purging)
         if self._publisher is None:
             log.warning("no AMQP URL is set: the relay keeps time only, and consumers take jobs from the database")
         else:
             self._publisher.start()
             self._spawn("release", self._release(self._publisher))
+
+    def _keep(self, name: str, steps: Sequence[Step]) -> None:
+        keeper = Keeper(name, self._link(name), steps, self._settings.relay, stop=self._stop)
+        self._spawn(name, keeper.run)
 
     def _time(self) -> Callable[[], None]:
         """Return the time-keeping thread's whole life: sweep, and say that the process lives, and left."""

@@ -15,7 +15,8 @@ from outbox_relay.counters import Counters
 __all__ = ["longest_turn_s", "purge_step", "purge_steps"]
 
 # What a sweep spends on it, unless a single stretch takes longer; while much is due it is doubled at each sweep, up to
-# the share of the time that the settings give, and never more than the longest: other steps have the same thread.
+# the share of the time that the settings give, and never more than the longest, so that a relay can stop in time. No
+# other step has the same thread.
 TURN_S = 0.1
 LONGEST_TURN_S = 5.0
 # Much is due where so large a part of what a sweep has looked at is purged or erased.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -89,8 +90,8 @@ def test_turns_grow_while_much_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turn() == pytest.approx(0.1, abs=0.05)
 
 
-def test_a_turn_is_no_longer_than_its_share_and_the_neighbours_patience() -> None:
-    """Half of the time is as long as the pause; however long that is, the other steps get their turn."""
+def test_a_turn_is_no_longer_than_its_share_and_than_a_stop_may_wait() -> None:
+    """Half of the time is as long as the pause; however long that is, a relay that is told to stop soon does."""
     assert longest_turn_s(0.5, 0.5) == pytest.approx(0.5)
     assert longest_turn_s(0.1, 0.9) == pytest.approx(0.1)
     assert longest_turn_s(0.5, 60) == LONGEST_TURN_S
@@ -114,4 +115,5 @@ def test_a_relay_purges_only_where_it_is_told(database: Any, prefix: str, start:
     assert {rule.state for rule in rules_of(told.retention) if rule.keep_s} == {JobState.CANCELLED}
     assert database.count("jobs") == 300
     start(told)
+    eventually(lambda: [thread.name for thread in threading.enumerate()].count("outbox-relay-purge") == 1)
     eventually(lambda: database.count("jobs") == 0, within_s=30)
