@@ -11,10 +11,11 @@ from typing import Protocol
 
 import psycopg
 
+from outbox.floors import Cadence
 from outbox.join_keeping import JoinWatch
 from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
 from outbox.link import Link
-from outbox.presence import Presence
+from outbox.presence import LIVE_S, Presence
 from outbox.trouble import Trouble
 from outbox_consumer.refusals import Refusals
 
@@ -23,6 +24,9 @@ __all__ = ["Timekeeper"]
 _EVERY_S = 0.5
 _RARELY_S = 5.0
 _LONGEST_PAUSE_S = 10.0
+# Sets of jobs: at most as often as a relay; where one lives, once in this time, should it have trouble with them.
+_SETS_S = 0.9
+_SETS_SELDOM_S = 60.0
 _BATCH = 500
 # So many full batches may follow each other before the loop looks up.
 _BATCHES = 20
@@ -43,6 +47,8 @@ class Timekeeper:
         self._link = link
         self._leases = LeaseWatch(link)
         self._joins = JoinWatch()
+        self._joins_at = 0.0
+        self._joins_cadence = Cadence(least_pause_s=_SETS_S, longest_pause_s=_SETS_SELDOM_S)
         self._joins_trouble = Trouble("sets", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
         self._presence = presence
@@ -85,9 +91,18 @@ class Timekeeper:
             self._refusals.write(self._link)
 
     def _close_sets(self) -> None:
-        """Start the jobs whose sets are complete. A right that is missing for it must not slow down the rest."""
+        """Start the jobs whose sets are complete, mostly where no relay does. A right that is missing for it must not
+        slow down the rest.
+        """
+        if not self._joins_cadence.due:
+            return
         try:
-            self._joins.close(self._link)
+            relay_lives = self._link.run("relay_lives", live_s=LIVE_S)[0].lives
+            if relay_lives and time.monotonic() - self._joins_at < _SETS_SELDOM_S:
+                return
+            self._joins_at = time.monotonic()
+            with self._joins_cadence.full_look():
+                self._joins.close(self._link)
             self._joins_trouble.over()
         except psycopg.Error as error:
             self._joins_trouble.report(error)

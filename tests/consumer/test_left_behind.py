@@ -9,6 +9,7 @@ import pytest
 
 from outbox.keeping import recover_leases
 from outbox.leasing import Ability, Worker, claim
+from outbox.presence import Presence, Role
 from outbox_consumer import claiming, timekeeper
 from outbox_consumer.timekeeper import Timekeeper
 from support.consuming import Desk, Hints, NewTask, OtherTask, handler
@@ -112,3 +113,25 @@ def test_sets_that_cannot_be_looked_at_hold_up_nothing_else(desk: Desk, caplog: 
     desk.database.rows("ALTER TABLE {s}.joins RENAME TO joins_elsewhere")
     keeper._close_sets()
     assert "the tables are missing or of another version" in caplog.text
+
+
+def test_sets_are_looked_at_rarely_beside_a_living_relay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does that already; where none was seen for a minute, and now and then else, consumers do."""
+    keeper = Timekeeper(desk.database.link("test/time"), alone=lambda: False)
+    looks: list[object] = []
+    monkeypatch.setattr(keeper._joins, "close", looks.append)
+
+    def look() -> int:
+        keeper._joins_cadence.reset()
+        keeper._close_sets()
+        return len(looks)
+
+    assert [look(), look()] == [1, 2]
+    Presence(Role.RELAY, Worker("relay", "host", "0")).tell(desk.database.link("test/relay"))
+    assert [look(), look()] == [2, 2]
+    keeper._joins_at -= 61
+    assert [look(), look()] == [3, 3]
+    desk.database.clock.advance(61)
+    assert [look(), look()] == [4, 5]
+    keeper._close_sets()
+    assert len(looks) == 5, "the next one is not due yet"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
+from psycopg.errors import QueryCanceled
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from outbox import (
@@ -382,3 +385,103 @@ def test_async_callers_wait_too(database: Database, link: Link) -> None:
     assert due(link) == [job_id]
     with pytest.raises(TypeError, match="fan_in_async takes"):
         asyncio.run(fan_in_async(database.engine(), [], THEN))  # type: ignore[arg-type]
+
+
+class Slow:
+    """A link to a server that can't do everything in a statement's time."""
+
+    def __init__(self, link: Link, too_much: Callable[[str, dict[str, Any]], bool]) -> None:
+        self._link = link
+        self._too_much = too_much
+
+    def run(self, statement: str, **parameters: Any) -> list[Any]:
+        """Run a statement, or say that it took too long."""
+        if self._too_much(statement, parameters):
+            raise QueryCanceled(statement)
+        return self._link.run(statement, **parameters)
+
+
+def slow(link: Link, too_much: Callable[[str, dict[str, Any]], bool]) -> Link:
+    """Return the link as `Slow`."""
+    return cast("Link", Slow(link, too_much))
+
+
+def complete_sets(database: Database, link: Link, count: int, members: int = 3) -> list[UUID]:
+    """Return the jobs that wait for so many sets whose members have all succeeded since."""
+    claimed = running(database, link, members)
+    waiting = [wait_for(database, ids_of(claimed), OtherNote(key=f"c{number}")) for number in range(count)]
+    complete(link, [item.lease for item in claimed])
+    return waiting
+
+
+@pytest.mark.parametrize("statement", ["moved_joins", "see_members", "close_joins"])
+def test_a_server_that_can_do_less_in_time_is_asked_for_less(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """Sets are closed in the end, whichever of the statements takes too long as it is."""
+    monkeypatch.setattr(join_keeping, "_LEAST", 2)
+    monkeypatch.setattr(join_keeping, "_WINDOW", 40)
+    monkeypatch.setattr(join_keeping, "_MEMBERS", 40)
+    complete_sets(database, link, 6)
+
+    def too_much(name: str, given: dict[str, Any]) -> bool:
+        return name == statement and given.get("window", len(given.get("join_ids", []))) > 3
+
+    watch = JoinWatch()
+    started = 0
+    for _ in range(4):
+        with suppress(QueryCanceled):
+            started += watch.close(slow(link, too_much))
+    assert started == database.count("joins WHERE outcome = 'started'") == 6
+
+
+def test_a_piece_that_cannot_be_done_holds_up_no_other(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is told, the sets behind it start, and it has its turn again."""
+    monkeypatch.setattr(join_keeping, "_SETS", 2)
+    waiting = sorted(complete_sets(database, link, 6))
+    watch = JoinWatch()
+
+    def too_much(_name: str, given: dict[str, Any]) -> bool:
+        return waiting[0] in given.get("join_ids", []) and "after_join" in given
+
+    with pytest.raises(QueryCanceled):
+        watch.close(slow(link, too_much))
+    assert watch.close(slow(link, too_much)) == 4
+    assert watch.close(link) == 2
+
+
+def test_what_was_noted_is_kept_whatever_fails_later(database: Database, link: Link) -> None:
+    """Each piece of members is a transaction of its own, so that the next look begins behind it."""
+    complete_sets(database, link, 2)
+    with pytest.raises(QueryCanceled):
+        JoinWatch().close(slow(link, lambda name, _given: name == "close_joins"))
+    assert database.count("join_members WHERE seen IS NULL") == 0
+
+
+def test_many_members_are_noted_a_few_at_a_time(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few a statement looks at, the sets start, and those that nobody waits for any more are let go of."""
+    monkeypatch.setattr(join_keeping, "_MEMBERS", 2)
+    waiting = complete_sets(database, link, 3, members=5)
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        cancel(connection, waiting[1], by="me", reason="x")
+    assert JoinWatch().close(link) == 2
+    assert sorted(database.rows("SELECT seen, count(*) FROM {s}.join_members GROUP BY seen")) == [
+        ("moot", 5),
+        ("succeeded", 10),
+    ]
+    assert database.count("joins WHERE outcome = 'moot'") == 1
+
+
+def test_a_look_locks_no_set_in_which_nothing_has_moved(database: Database, link: Link) -> None:
+    """Nor does it write anything there, be it the look through all."""
+    claimed = running(database, link, 2)
+    wait_for(database, ids_of(claimed))
+    before = database.rows("SELECT xmin::text, xmax::text FROM {s}.joins")
+    watch = JoinWatch()
+    assert watch.close(link) == 0
+    assert watch._all_at > 0.0
+    assert database.rows("SELECT xmin::text, xmax::text FROM {s}.joins") == before == [(before[0][0], "0")]

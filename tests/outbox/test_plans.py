@@ -16,6 +16,7 @@ from outbox.floors import BEGINNING
 from outbox.leasing import heartbeat
 from outbox.migrations import upgrade_database
 from outbox.servers import postgres
+from outbox.submission import HELD
 from support.database import Database, cloned
 from support.jobs import notes, release_all, submit, take
 from support.servers import SCHEMA, Template
@@ -24,6 +25,7 @@ from support.waiting import until
 LIVES = 1_000
 ROWS = 50_000
 IN_PHASE = ROWS // 25
+PLACE = UUID(int=7)
 
 
 @pytest.fixture(scope="module")
@@ -268,3 +270,27 @@ def test_a_purge_reads_of_the_sets_only_what_awaits_its_jobs(database: Database,
     for node in asked:
         rows = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
         assert rows == 0, f"{rows} of 5,000 awaited jobs were read"
+
+
+def test_a_look_at_members_reads_no_more_than_its_piece(database: Database) -> None:
+    """However many jobs the sets await, and whatever the statistics say, it reads as many as it was asked to."""
+    database.rows(
+        "INSERT INTO {s}.joins (job_id, condition, members, created_at) VALUES (%s, 'ended', 1, now())", PLACE
+    )
+    database.rows(
+        "INSERT INTO {s}.join_members (join_id, job_id) SELECT %s, gen_random_uuid() FROM generate_series(1, 5000)",
+        PLACE,
+    )
+    for statistics in ("", "ANALYZE {s}.join_members"):
+        if statistics:
+            database.rows(statistics)
+        found = nodes(
+            plan(
+                database, "see_members", join_ids=[PLACE], held_at=HELD, after_join=UUID(int=0),
+                after_member=UUID(int=0), window=50,
+            )
+        )  # fmt: skip
+        for node in found:
+            if node.get("Relation Name") == "join_members":
+                rows = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+                assert rows <= 50, f"{node['Node Type']} read {rows} of 5,000 members"

@@ -1,18 +1,22 @@
--- Purpose: make due the jobs whose sets are complete, and close the sets; close those, too, whose jobs wait no more (cancelled, or past their
---   deadline). One transaction with the closing, so that each job is made due once.
+-- Purpose: make due the jobs whose sets are complete, and close the sets; those, too, whose jobs wait no more (cancelled, or past their deadline)
+--   and that have let all their jobs go. One transaction with the closing, so that each job is made due once.
 -- Transition: none (the job stays ready, the phase owed; both become due)
 -- Parameters: join_ids, held_at (when held jobs are due)
--- Locks: the sets' rows in id order, then the outbox rows in id order, both SKIP LOCKED: what somebody holds is left for the next look; then
---   the job rows. Index: all primary keys, join_members_awaited.
-WITH mine AS MATERIALIZED (
+-- Locks: the rows of complete sets in id order, then the outbox rows in id order, both SKIP LOCKED: what somebody holds is left for the next
+--   look; then the job rows. Index: all primary keys, join_members_awaited.
+WITH complete AS MATERIALIZED (
+  SELECT s.job_id FROM {schema}.joins AS s
+  WHERE s.job_id = ANY (CAST(:join_ids AS uuid[])) AND s.closed_at IS NULL
+    -- A subquery, since no plan can turn it into a join. What was seen stays so: nothing has to be looked at again under the lock.
+    AND (SELECT true FROM {schema}.join_members AS m WHERE m.join_id = s.job_id AND m.seen IS NULL LIMIT 1) IS NULL
+), mine AS MATERIALIZED (
   SELECT s.job_id, s.run_at,
-    EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = s.job_id AND o.due_at >= CAST(:held_at AS timestamptz)) AS waits,
-    NOT EXISTS (SELECT 1 FROM {schema}.join_members AS m WHERE m.join_id = s.job_id AND m.seen IS NULL) AS complete
+    EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = s.job_id AND o.due_at >= CAST(:held_at AS timestamptz)) AS waits
   FROM {schema}.joins AS s
-  WHERE s.job_id = ANY (CAST(:join_ids AS uuid[])) AND s.closed_at IS NULL ORDER BY s.job_id FOR UPDATE SKIP LOCKED
+  WHERE s.job_id = ANY (ARRAY(SELECT c.job_id FROM complete AS c)) AND s.closed_at IS NULL ORDER BY s.job_id FOR UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
-  WHERE o.job_id = ANY (ARRAY(SELECT i.job_id FROM mine AS i WHERE i.complete AND i.waits)) AND coalesce(o.phase = 'owed', false)
+  WHERE o.job_id = ANY (ARRAY(SELECT i.job_id FROM mine AS i WHERE i.waits)) AND coalesce(o.phase = 'owed', false)
     AND o.due_at >= CAST(:held_at AS timestamptz)
   ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), due AS (
@@ -24,15 +28,9 @@ WITH mine AS MATERIALIZED (
   UPDATE {schema}.outbox AS o SET due_at = d.run_at, order_key = d.run_at - d.priority * interval '1 minute'
   FROM due AS d WHERE o.job_id = d.id AND o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h))
   RETURNING o.job_id
-), closed AS (
-  UPDATE {schema}.joins AS s
-  SET closed_at = {schema}.clock(), outcome = CASE WHEN d.id IS NULL THEN 'moot' ELSE 'started' END
-  FROM mine AS i LEFT JOIN due AS d ON d.id = i.job_id
-  WHERE s.job_id = i.job_id AND (d.id IS NOT NULL OR NOT i.waits)
-  RETURNING s.job_id, s.outcome
-), let_go AS (
-  -- Nobody awaits them any more: a purge keeps what is awaited.
-  UPDATE {schema}.join_members AS m SET seen = 'moot'
-  WHERE m.join_id = ANY (ARRAY(SELECT c.job_id FROM closed AS c WHERE c.outcome = 'moot')) AND m.seen IS NULL
 )
-SELECT c.job_id, c.outcome FROM closed AS c
+UPDATE {schema}.joins AS s
+SET closed_at = {schema}.clock(), outcome = CASE WHEN d.id IS NULL THEN 'moot' ELSE 'started' END
+FROM mine AS i LEFT JOIN due AS d ON d.id = i.job_id
+WHERE s.job_id = i.job_id AND (d.id IS NOT NULL OR NOT i.waits)
+RETURNING s.job_id, s.outcome

@@ -53,7 +53,7 @@ USED_BY = {
     "look_at_members open_join",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
     f"{PURGING} {TURNS}",
-    "consumer": f"{KEEPING} {WORKING} spent_budgets record_refusals",
+    "consumer": f"{KEEPING} relay_lives {WORKING} spent_budgets record_refusals",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} list_processes hold_job hold_jobs cancellable read_traces cancel "
