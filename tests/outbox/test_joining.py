@@ -477,11 +477,15 @@ def test_many_members_are_noted_a_few_at_a_time(
 
 
 def test_a_look_locks_no_set_in_which_nothing_has_moved(database: Database, link: Link) -> None:
-    """Nor does it write anything there, be it the look through all."""
-    claimed = running(database, link, 2)
-    wait_for(database, ids_of(claimed))
-    before = database.rows("SELECT xmin::text, xmax::text FROM {s}.joins")
-    watch = JoinWatch()
-    assert watch.close(link) == 0
-    assert watch._all_at > 0.0
-    assert database.rows("SELECT xmin::text, xmax::text FROM {s}.joins") == before == [(before[0][0], "0")]
+    """Nor does it write anything there, be it the look through all, and though its neighbour is closed."""
+    still, moved = running(database, link, 2)
+    waiting = wait_for(database, ids_of([still]))
+    wait_for(database, ids_of([moved]), OtherNote(key="other"))
+    complete(link, [moved.lease])
+    before = database.rows("SELECT xmin::text FROM {s}.joins WHERE job_id = %s", waiting)[0][0]
+    place = (UUID(int=0), UUID(int=0))
+    both = [job_id for (job_id,) in database.rows("SELECT job_id FROM {s}.joins")]
+    assert join_keeping._Members().see(link, both, place) is None
+    assert close_joins(link, both) == 1
+    row = database.rows("SELECT xmin::text, xmax::text FROM {s}.joins WHERE job_id = %s", waiting)
+    assert row == [(before, "0")]
