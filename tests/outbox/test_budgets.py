@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from outbox import redrive
 from outbox.budgets import NOTHING_SPENT, Spent, spent, spent_within
 from outbox.ending import Failure, fail, retry
 from outbox.keeping import recover_leases
@@ -56,12 +57,8 @@ def test_a_redrive_begins_a_new_budget_and_goes_on_numbering(database: Database,
     (claimed,) = take(link, [job_id])
     fail(link, [(claimed.lease, Failure("unknown", "x", "no"))], because=[FailedBecause.UNKNOWN_EXHAUSTED])
     database.clock.advance(1000)
-    database.rows(
-        "WITH again AS (UPDATE {s}.jobs SET state = 'ready', finished_at = NULL, failed_because = NULL, "
-        "run_at = {s}.clock(), budget_start = attempt_count, uncharged_attempts = attempt_count "
-        "RETURNING id, queue, tenant) INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at) "
-        "SELECT id, queue, tenant, {s}.clock(), {s}.clock() FROM again"
-    )
+    with database.engine().begin() as connection:
+        redrive(connection, job_id, by="ada", reason="mended", schema=database.schema)
     release_all(link)
     (again,) = take(link, [job_id])
     assert (again.attempt, again.charged, again.budget_start) == (4, 1, 3)

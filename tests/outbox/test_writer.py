@@ -197,7 +197,7 @@ def test_a_key_is_taken_after_its_job_has_ended(database: Database, engine: sa.E
     with engine.begin() as connection:
         ref = enqueue(connection, Note(key="k"))
     database.rows("DELETE FROM {s}.outbox")
-    errors = "first_error_class = 'x', last_error_class = 'deadline'"
+    errors = "first_error_class = 'x', last_error_class = 'deadline', failed_because = 'deadline_exceeded'"
     database.rows(f"UPDATE {{s}}.jobs SET state = 'failed', finished_at = {{s}}.clock(), {errors}")
     with engine.begin() as connection:
         again = enqueue(connection, Note(key="k"))
