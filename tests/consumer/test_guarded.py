@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from outbox.writer import Origin
 from outbox_consumer.daemons import DaemonExecutor
 from outbox_consumer.guarded import changes_session, ends_transaction, guarded_session, may_be_several
 from support.database import Database
+
+ORIGIN = Origin(UUID(int=1), None)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def guarded(database: Database) -> Iterator[Session]:
     """Yield a guarded session in a transaction that has an id, as one that has passed a fence has."""
     with database.engine().connect() as connection, connection.begin():
         mine = connection.execute(sa.text("SELECT CAST(pg_current_xact_id() AS text)")).scalar_one()
-        with guarded_session(connection, "here", database.statements, mine) as session:
+        with guarded_session(connection, "here", database.statements, ORIGIN, mine) as session:
             yield session
 
 
@@ -156,7 +160,7 @@ def test_outside_of_the_block_an_engine_is_like_any_other(database: Database) ->
         for _ in range(2):
             with first.begin():
                 mine = first.execute(sa.text("SELECT CAST(pg_current_xact_id() AS text)")).scalar_one()
-                with guarded_session(first, "here", database.statements, mine) as session:
+                with guarded_session(first, "here", database.statements, ORIGIN, mine) as session:
                     session.execute(sa.text("INSERT INTO public.here VALUES ('first')"))
                     second.execute(sa.text("INSERT INTO public.here VALUES ('second')"))
                     second.commit()
