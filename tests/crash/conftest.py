@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from crash.processes import start_provider
 from outbox.migrations import upgrade_database
 from outbox.servers import Postgres
 from outbox.servers.instance import Instance
@@ -18,6 +19,7 @@ class SharedGround:
     """What cells may use without crashing it."""
 
     def __init__(self, instance: Instance, template: Template, amqp_url: str) -> None:
+        self._provider = ""
         self.instance = instance
         self._template = template
         self._amqp_url = amqp_url
@@ -29,6 +31,11 @@ class SharedGround:
     def amqp_url(self) -> str:
         """Return the broker."""
         return self._amqp_url
+
+    def provider_url(self) -> str:
+        """Return the provider's address; it is started when first asked for."""
+        self._provider = self._provider or start_provider(self.instance)
+        return self._provider
 
     def victim(self, kind: str) -> Any:
         """Refuse: no server of the test run is crashed."""

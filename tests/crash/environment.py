@@ -143,7 +143,7 @@ def completion_cut(stage: Stage) -> None:
 def effect_cut(stage: Stage) -> None:
     """Swallow the answers to an effect's announcement and to its confirmation: each is written once more."""
     _cut(stage, Trigger("outbox-consumer/handlers", "effects"), Mailed)
-    stage.facts["requests heard"] = stage.provider.heard()
+    stage.facts["requests heard"] = stage.provider.books().heard
 
 
 def step_cut(stage: Stage) -> None:

@@ -152,7 +152,7 @@ def gather(stage: Stage) -> Evidence:
         external=_written(line.split()[:2] for line in stage.effects_file.read_text(encoding="ascii").splitlines()),
         doomed={str(job) for (job,) in rows("SELECT id FROM {s}.jobs WHERE tenant = %s", DOOMED)},
         uncommitted=set(stage.intents_file.read_text(encoding="ascii").split()),
-        provided=stage.provider.done(),
+        provided=[key for key, _ in stage.provider.books().done],
         invariants=check_invariants(stage.database),
     )
 

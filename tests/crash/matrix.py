@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from crash.cells import CELLS, Cell
+from crash.processes import start_provider
 from crash.running import Outcome, run_cell
 from outbox.servers import NoServer, postgres, rabbitmq
 from outbox.servers.instance import Instance
@@ -40,6 +41,7 @@ class PrivateGround:
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._victims: dict[str, Any] = {}
+        self._provider = ""
         for name in ("OUTBOX_DATABASE_URL", "OUTBOX_AMQP_URL"):
             os.environ.pop(name, None)
         self._servers = RunServers()
@@ -64,6 +66,12 @@ class PrivateGround:
         """Return the broker that lives."""
         url: str = self._servers.get("rabbitmq")
         return url
+
+    def provider_url(self) -> str:
+        """Return the provider's address."""
+        with self._lock:
+            self._provider = self._provider or start_provider(self.instance)
+            return self._provider
 
     def victim(self, kind: str) -> Any:
         """Return a server to crash; it runs when it is handed out."""
@@ -101,6 +109,7 @@ def _run_privately(cells: Sequence[Cell], options: argparse.Namespace) -> list[O
         print("starting servers", flush=True)
         ground.template()
         ground.amqp_url()
+        ground.provider_url()
         return _run(cells, partial(run_cell, ground=ground, keep=options.keep), options.jobs)
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from outbox.barriers import Barrier
-from outbox.servers.instance import Instance
+from outbox.servers.errors import StartFailed
+from outbox.servers.instance import Instance, tail
 
 TESTS = Path(__file__).parents[1]
 STALE = "stale write refused"
@@ -24,6 +25,7 @@ _STARTED = ("consumer started", "the relay starts")
 _BRIEF = ("writer", "canceller", "rotator")
 _OUTBOX = "import sys; from outbox.cli.root import main; sys.exit(main())"
 _GONE_S = 10.0
+_PROVIDER_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,20 @@ class Process:
         """Return the counters of a consumer's closing line; empty if it was killed."""
         closing = self.events(CLOSING)
         return closing[-1] if closing else {}
+
+
+def start_provider(instance: Instance) -> str:
+    """Start the provider in a process of its own, which ends with the instance, and return its address."""
+    address, log = instance.folder / "provider.url", instance.folder / "provider.log"
+    env = {key: value for key, value in os.environ.items() if not key.startswith("OUTBOX_")}
+    arguments = [sys.executable, "-P", "-m", "crash.provider", str(address)]
+    popen = instance.spawn(arguments, env=env | {"PYTHONPATH": str(TESTS)}, log=log, ending=signal.SIGKILL)
+    deadline = time.monotonic() + _PROVIDER_S
+    while not address.exists():
+        if popen.poll() is not None or time.monotonic() > deadline:
+            raise StartFailed(f"the provider did not start within {_PROVIDER_S:g} s: {tail(log)}")
+        time.sleep(0.02)
+    return address.read_text(encoding="ascii")
 
 
 def _stopped(pid: int) -> bool:

@@ -1,71 +1,173 @@
-"""The other side: a provider whose own books, in a file that survives every process, say what it really did."""
+"""The other side: a provider in a process of its own, whose books say what it really did.
+
+Nobody who is killed or frozen has a hand in those books: a request is read whole before they are touched, on a thread
+of its own. Run as `python -m crash.provider FILE`, which writes its address into FILE once it listens. One serves any
+number of cells; each has its own books, named in the path.
+"""
 
 from __future__ import annotations
 
-import sqlite3
+import http.client
+import json
+import sys
+import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["Provider"]
+__all__ = ["Books", "Provider", "main", "server"]
 
-_BOOKS = """
-CREATE TABLE done (key TEXT NOT NULL, id TEXT NOT NULL);
-CREATE TABLE known (key TEXT PRIMARY KEY, id TEXT NOT NULL);
-CREATE TABLE heard (key TEXT NOT NULL);
-"""
+_CLIENT_S = 30.0
+# Longer than any cell: a client that wakes up with half a request sent is still heard.
+_REQUEST_S = 600.0
 
 
-class Provider:
-    """Does what it is asked, in one transaction of its own. Nothing keeps it from doing a thing twice but the keys
-    that it knows again, and only for charges.
-    """
+@dataclass
+class Books:
+    """What was done and heard for one cell. `known` are the keys that a charge has been made under, with its id."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def open(self) -> None:
-        """Begin the books."""
-        with self._books() as books:
-            books.executescript(_BOOKS)
+    done: list[tuple[str, str]] = field(default_factory=list)
+    known: dict[str, str] = field(default_factory=dict)
+    heard: int = 0
 
     def charge(self, key: str) -> str:
         """Charge once per key, and answer the same whenever it is asked again."""
-        with self._books() as books:
-            books.execute("INSERT INTO heard VALUES (?)", (key,))
-            made = books.execute("INSERT OR IGNORE INTO known VALUES (?, ?)", (key, uuid.uuid4().hex))
-            answer: str = books.execute("SELECT id FROM known WHERE key = ?", (key,)).fetchone()[0]
-            if made.rowcount:
-                books.execute("INSERT INTO done VALUES (?, ?)", (key, answer))
-            return answer
+        self.heard += 1
+        if key not in self.known:
+            self.known[key] = self._do(key)
+        return self.known[key]
 
     def mail(self, key: str) -> str:
-        """Send a mail, whether or not it was sent before."""
-        answer = uuid.uuid4().hex
-        with self._books() as books:
-            books.execute("INSERT INTO heard VALUES (?)", (key,))
-            books.execute("INSERT INTO done VALUES (?, ?)", (key, answer))
-        return answer
+        """Send a mail, whether or not it was sent before: nothing keeps it from doing that twice."""
+        self.heard += 1
+        return self._do(key)
+
+    def find(self, key: str) -> str | None:
+        """Return the id of what was first done under a key, or None."""
+        return next((made for other, made in self.done if other == key), None)
+
+    def _do(self, key: str) -> str:
+        made = uuid.uuid4().hex
+        self.done.append((key, made))
+        return made
+
+
+class _Library:
+    """The books of all cells. Each call is whole before the next."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._books: dict[str, Books] = defaultdict(Books)
+
+    def charge(self, cell: str, key: str) -> object:
+        with self._lock:
+            return self._books[cell].charge(key)
+
+    def mail(self, cell: str, key: str) -> object:
+        with self._lock:
+            return self._books[cell].mail(key)
+
+    def find(self, cell: str, key: str) -> object:
+        with self._lock:
+            return self._books[cell].find(key)
+
+    def books(self, cell: str, _: str) -> object:
+        with self._lock:
+            return asdict(self._books[cell])
+
+
+class _Desk(BaseHTTPRequestHandler):
+    """One request: POST /CELL/charge/KEY, POST /CELL/mail/KEY, GET /CELL/find/KEY, GET /CELL/books/-."""
+
+    timeout = _REQUEST_S
+    library: _Library
+
+    def do_POST(self) -> None:
+        """Do a thing."""
+        self._answer(("charge", "mail"))
+
+    def do_GET(self) -> None:
+        """Tell what was done."""
+        self._answer(("find", "books"))
+
+    def _answer(self, allowed: tuple[str, ...]) -> None:
+        parts = [unquote(part) for part in self.path.split("/")]
+        if len(parts) != 4 or parts[2] not in allowed:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        body = json.dumps(getattr(self.library, parts[2])(parts[1], parts[3])).encode()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """Log nothing: the books say more."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # All consumers of a cell may ask at the same moment.
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Take it as a matter of course: clients die here in the middle of everything."""
+
+
+def server() -> ThreadingHTTPServer:
+    """Return a provider with empty books that listens on a free port of loopback; `serve_forever` is the caller's."""
+    return _Server(("127.0.0.1", 0), type("Desk", (_Desk,), {"library": _Library()}))
+
+
+class Provider:
+    """The provider as seen from one cell. `url` is its address with the name of the cell's books."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def charge(self, key: str) -> str:
+        """Charge under a key that it knows again."""
+        return str(self._ask("POST", "charge", key))
+
+    def mail(self, key: str) -> str:
+        """Send a mail once more."""
+        return str(self._ask("POST", "mail", key))
 
     def find(self, key: str) -> str | None:
         """Return the id of what was done under a key, or None."""
-        with self._books() as books:
-            found = books.execute("SELECT id FROM done WHERE key = ?", (key,)).fetchone()
-        return None if found is None else str(found[0])
+        found = self._ask("GET", "find", key)
+        return None if found is None else str(found)
 
-    def done(self) -> list[str]:
-        """Return the key of each thing that was done."""
-        with self._books() as books:
-            return [key for (key,) in books.execute("SELECT key FROM done")]
+    def books(self) -> Books:
+        """Return the cell's books: each `done` is a thing that really happened."""
+        told = self._ask("GET", "books", "-")
+        return Books([(key, made) for key, made in told["done"]], told["known"], told["heard"])
 
-    def heard(self) -> int:
-        """Return how many requests came."""
-        with self._books() as books:
-            return int(books.execute("SELECT count(*) FROM heard").fetchone()[0])
+    def _ask(self, method: str, what: str, key: str) -> object:
+        address = urlsplit(self.url)
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_CLIENT_S)
+        try:
+            connection.request(method, f"{address.path}/{what}/{quote(key, safe='')}")
+            answer = connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                raise RuntimeError(f"the provider answered {answer.status}")
+            return json.load(answer)
+        finally:
+            connection.close()
 
-    @contextmanager
-    def _books(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._file, timeout=60)) as books, books:
-            books.execute("PRAGMA synchronous = OFF")  # processes die here, no machine does
-            yield books
+
+def main(file: Path) -> None:
+    """Serve until ended from outside."""
+    with server() as serving:
+        fresh = file.with_suffix(".new")
+        fresh.write_text(f"http://127.0.0.1:{serving.server_address[1]}", encoding="ascii")
+        fresh.replace(file)
+        serving.serve_forever()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

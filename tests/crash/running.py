@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from crash.broker import Queue
 from crash.cells import Cell
 from crash.evidence import Verdict, gather, judge
+from crash.provider import Provider
 from crash.stage import CellFailed, Stage
 from outbox.migrations import upgrade_database
 from outbox.servers import Postgres, RabbitMQ
@@ -34,6 +35,9 @@ class Ground(Protocol):
 
     def amqp_url(self) -> str:
         """Return a broker that no cell crashes."""
+
+    def provider_url(self) -> str:
+        """Return the address of the provider, which no cell crashes either."""
 
     def victim(self, kind: str) -> Any:
         """Return a private server ("broker" or "postgres") for one cell at a time to crash."""
@@ -132,7 +136,8 @@ def _stage(cell: Cell, ground: Ground, folder: Path) -> Iterator[tuple[Stage, li
         else:
             database = stack.enter_context(cloned(ground.template()))
         prefix = f"crash-{uuid.uuid4().hex[:12]}"
-        stage = Stage(ground.instance, folder, database, amqp_url, prefix)
+        provider = Provider(f"{ground.provider_url()}/{prefix}")
+        stage = Stage(ground.instance, folder, database, provider, amqp_url=amqp_url, prefix=prefix)
         if amqp_url is not None:
             stack.callback(Queue(amqp_url, prefix).delete)
         stack.callback(stage.close)

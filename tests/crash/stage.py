@@ -14,7 +14,7 @@ import psycopg
 
 from crash.processes import TESTS, Armed, Process, Workshop
 from crash.provider import Provider
-from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, PROVIDER_FILE, TABLES, submit
+from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, PROVIDER_URL, TABLES, submit
 from outbox import redrive
 from outbox.servers.instance import Instance, tail
 from outbox.urls import sqlalchemy_engine
@@ -62,7 +62,16 @@ class Stage:
         problems: what went wrong when processes were asked to end.
     """
 
-    def __init__(self, instance: Instance, folder: Path, database: Database, amqp_url: str | None, prefix: str) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        folder: Path,
+        database: Database,
+        provider: Provider,
+        *,
+        amqp_url: str | None,
+        prefix: str,
+    ) -> None:
         self.database = database
         self.database_url = database.url
         self.amqp_url = amqp_url
@@ -70,8 +79,7 @@ class Stage:
         self.folder = folder
         self.effects_file = folder / "external-effects"
         self.intents_file = folder / "intents"
-        self.provider_file = folder / "provider"
-        self.provider = Provider(self.provider_file)
+        self.provider = provider
         self.workshop = Workshop(instance, folder)
         self.facts: dict[str, Any] = {}
         self.armed: list[Process] = []
@@ -80,7 +88,6 @@ class Stage:
         self._deadline = time.monotonic() + CELL_S
         for file in (self.effects_file, self.intents_file):
             file.touch()
-        self.provider.open()
         with psycopg.connect(database.url, autocommit=True) as connection:
             connection.execute(TABLES)
 
@@ -225,7 +232,7 @@ class Stage:
             "OUTBOX_AMQP_URL": self.amqp_url or "",
             "OUTBOX_AMQP_PREFIX": self.prefix,
             EFFECTS_FILE: str(self.effects_file),
-            PROVIDER_FILE: str(self.provider_file),
+            PROVIDER_URL: self.provider.url,
             LEASE_VARIABLE: str(LEASE_S),
             "PYTHONPATH": os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH")))),
         }

@@ -1,7 +1,8 @@
 """The jobs of the crash matrix, written so that everything that happens twice shows.
 
 No table here has a unique constraint on what a job writes, and the external effect is a line in a file. A consumer
-runs them by `outbox consume crash.workload`; it reads from its environment where that file is and how long a lease is.
+runs them by `outbox consume crash.workload`; it reads from its environment where that file and the provider are, and
+how long a lease is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from outbox_consumer import NOT_DONE, AsyncHandler, EffectResult, Handler, Job, 
 from outbox_schemas import Payload
 
 EFFECTS_FILE = "CRASH_EFFECTS_FILE"
-PROVIDER_FILE = "CRASH_PROVIDER_FILE"
+PROVIDER_URL = "CRASH_PROVIDER_URL"
 LEASE_VARIABLE = "CRASH_LEASE_S"
 QUEUE = "crash"
 
@@ -220,7 +221,7 @@ def _find_mail(key: str) -> Any:
 
 
 def _provider() -> Provider:
-    return Provider(Path(os.environ[PROVIDER_FILE]))
+    return Provider(os.environ[PROVIDER_URL])
 
 
 class ChargedHandler(Handler[Charged]):
