@@ -21,6 +21,7 @@ from outbox.trouble import reason_of
 from outbox_consumer.book import Entry
 from outbox_consumer.errors import TransactionEndedError
 from outbox_consumer.guarded import checked_session, ended_by_itself, returned_clean
+from outbox_consumer.unfinished import refuse_unfinished
 from outbox_schemas import LeaseLost, Outcome
 
 __all__ = ["Applier"]
@@ -82,7 +83,8 @@ class Applier:
                 job = entry.job
                 checked = checked_session(connection, _WHERE, self._statements, job.origin)
                 with checked as session, job.inside(connection):
-                    entry.handler.apply(session, job, result)
+                    # Mypy knows that it returns nothing; a handler need not.
+                    refuse_unfinished(entry.handler.apply(session, job, result), _WHERE)  # type: ignore[func-returns-value]
                 hit(Barrier.CONSUMER_AFTER_APPLY)
                 self._commit(entry, connection, mine)
             hit(Barrier.CONSUMER_AFTER_COMMIT)

@@ -24,6 +24,7 @@ from outbox_consumer.endings import Ending, How, ending_for, overrun_ending
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.handler import AsyncHandler, Handler
 from outbox_consumer.sealed import KeyAwaited, opened_payload
+from outbox_consumer.unfinished import refuse_unfinished
 from outbox_schemas import LeaseLost, Payload, UpgradeFailed
 from outbox_schemas.refusals import reasons
 
@@ -66,9 +67,11 @@ class Attempts:
             payload = read_payload(entry)
             hit(Barrier.CONSUMER_BEFORE_HANDLE)
             if entry.hidden is None:  # nearly every job; the block below would cost each of them
-                return True, await _async_handler(entry).handle(entry.job, payload)
-            with hiding(entry.hidden):
-                return True, await _async_handler(entry).handle(entry.job, payload)
+                result = await _async_handler(entry).handle(entry.job, payload)
+            else:
+                with hiding(entry.hidden):
+                    result = await _async_handler(entry).handle(entry.job, payload)
+            return True, _finished(entry, result)
         except BaseException as error:  # noqa: BLE001 - as above; a cancelled task is an ended attempt
             self.fail(entry, error)
             return False, None
@@ -154,9 +157,9 @@ def handle_here(entry: Entry) -> Any:
     payload = read_payload(entry)
     hit(Barrier.CONSUMER_BEFORE_HANDLE)
     if entry.hidden is None:  # nearly every job; the block below would cost each of them
-        return _sync_handler(entry).handle(entry.job, payload)
+        return _finished(entry, _sync_handler(entry).handle(entry.job, payload))
     with hiding(entry.hidden):
-        return _sync_handler(entry).handle(entry.job, payload)
+        return _finished(entry, _sync_handler(entry).handle(entry.job, payload))
 
 
 def read_payload(entry: Entry) -> Payload:
@@ -177,6 +180,10 @@ def read_payload(entry: Entry) -> Payload:
         ) from None
     entry.hidden = hidden_of(payload)
     return payload
+
+
+def _finished(entry: Entry, result: Any) -> Any:
+    return refuse_unfinished(result, "handle()", may_iterate=entry.handler.has_apply())
 
 
 def _sync_handler(entry: Entry) -> Handler[Any]:

@@ -15,6 +15,7 @@ from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.isolation.terms import DEFAULTS, terms_of
 from outbox_consumer.job import Job
 from outbox_consumer.retry import RetryPolicy
+from outbox_consumer.unfinished import is_lazy
 from outbox_schemas import HandlerError, Payload
 
 __all__ = ["AnyHandler", "AsyncHandler", "Handler"]
@@ -90,8 +91,11 @@ class BaseHandler(Generic[P]):
         cls._check_types()
         if not _SHORTEST_LEASE <= cls.lease <= _LONGEST_LEASE:
             raise HandlerError(f"{name}.lease must be from 1 second to 1 day")
-        if inspect.iscoroutinefunction(cls.apply):
-            raise HandlerError(f"{name}.apply must be a plain function: it runs on a thread, in a transaction")
+        if is_lazy(cls.apply):
+            raise HandlerError(
+                f"{name}.apply must be a plain function, neither async nor with a yield: it runs on a thread, in a "
+                "transaction"
+            )
         cls._check_handle()
         terms_of(cls)
         if cls.max_runtime < cls.lease:
@@ -217,7 +221,9 @@ class Handler(BaseHandler[P]):
 
     @classmethod
     def _check_handle(cls) -> None:
-        if inspect.iscoroutinefunction(cls.handle) or inspect.isasyncgenfunction(cls.handle):
+        if inspect.isgeneratorfunction(cls.handle):
+            raise HandlerError(f"{cls.__qualname__}.handle has a yield, so a call of it runs nothing; return a list")
+        if is_lazy(cls.handle):
             raise HandlerError(f"{cls.__qualname__}.handle is async; derive from AsyncHandler, or make it a plain def")
 
     @classmethod

@@ -340,3 +340,59 @@ def test_end_that_cannot_be_written_at_all_leads_to_recovery(desk: Desk) -> None
     desk.done(1)
     assert desk.outcomes(job_id) == ["lease_lost", "succeeded"]
     assert running.counted("leases_lost") == 1
+
+
+async def work_later(*_: Any) -> None:
+    """Do nothing until somebody awaits it."""
+
+
+def work_lazily(*_: Any) -> Any:
+    """Do nothing until somebody iterates it."""
+    yield 1
+
+
+async def work_lazily_later(*_: Any) -> Any:
+    """Do nothing until somebody iterates it on a loop."""
+    yield 1
+
+
+LAZY = pytest.mark.parametrize("lazy", [work_later, work_lazily, work_lazily_later])
+
+
+@BOTH
+@LAZY
+def test_work_that_would_have_to_be_begun_by_others_is_no_success(desk: Desk, kind: str, lazy: Any) -> None:
+    """A `handle` that returns what nobody awaits or iterates has not done its work: its job fails and says so."""
+    tested, payload = made(kind, lambda *_: lazy())
+    desk.start(tested)
+    [job_id] = desk.submit("a", payload=payload)
+    assert until(lambda: desk.outcomes(job_id)) == ["failed"]
+    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
+
+
+@LAZY
+def test_apply_that_would_have_to_be_begun_by_others_commits_nothing(desk: Desk, lazy: Any) -> None:
+    """An `apply` that returns what nobody awaits or iterates has written nothing: its job does not succeed."""
+
+    def apply(session: Any, job: Any, result: Any) -> Any:
+        write_effect(session, job, result)
+        return lazy()
+
+    desk.start(handler(apply=apply))
+    [job_id] = desk.submit("a")
+    assert until(lambda: desk.outcomes(job_id)) == ["failed"]
+    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
+    assert desk.database.rows("SELECT note FROM public.effects") == []
+
+
+def test_apply_may_iterate_what_handle_has_returned(desk: Desk) -> None:
+    """A generator that goes to `apply` is a result like any other."""
+
+    def apply(session: Any, job: Any, result: Any) -> None:
+        for note in result:
+            write_effect(session, job, note)
+
+    desk.start(handler(lambda *_: (note for note in "ab"), apply))
+    desk.submit("a")
+    desk.done(1)
+    assert sorted(desk.database.rows("SELECT note FROM public.effects")) == [("a",), ("b",)]

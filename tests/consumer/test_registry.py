@@ -262,6 +262,29 @@ def test_handle_of_the_wrong_kind_is_refused() -> None:
         type("X", (Handler,), {"payload_type": Task, "handle": plain, "apply": asynchronous})
 
 
+def test_functions_with_a_yield_are_refused() -> None:
+    """A call of one runs none of its body, so its job would be taken for done."""
+
+    def plain(self: Any, job: Any, payload: Any) -> None: ...
+
+    def yields(self: Any, *_: Any) -> Any:
+        yield
+
+    async def yields_later(self: Any, *_: Any) -> Any:
+        yield
+
+    for base, name, function in (
+        (Handler, "handle", yields),
+        (Handler, "handle", yields_later),
+        (AsyncHandler, "handle", yields),
+        (AsyncHandler, "handle", yields_later),
+        (Handler, "apply", yields),
+        (Handler, "apply", yields_later),
+    ):
+        with pytest.raises(HandlerError, match=name):
+            type("X", (base,), {"payload_type": Task, "handle": plain} | {name: function})
+
+
 def test_handler_without_handle_is_refused() -> None:
     """A class that forgot `handle` is found before it claims anything."""
 
