@@ -83,8 +83,7 @@ class Applier:
                 job = entry.job
                 checked = checked_session(connection, _WHERE, self._statements, job.origin)
                 with checked as session, job.inside(connection):
-                    # Mypy knows that it returns nothing; a handler need not.
-                    refuse_unfinished(entry.handler.apply(session, job, result), _WHERE)  # type: ignore[func-returns-value]
+                    refuse_unfinished(entry.handler.apply(session, job, result), _WHERE)
                 hit(Barrier.CONSUMER_AFTER_APPLY)
                 self._commit(entry, connection, mine)
             hit(Barrier.CONSUMER_AFTER_COMMIT)
