@@ -159,8 +159,12 @@ class Link:
             return cursor.execute(self.statements.for_psycopg(statement), parameters).fetchall()
 
     @contextmanager
-    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """Run a block in one transaction; commit at its end, roll back on an exception."""
+    def transaction(self, *, outermost: bool = False) -> Iterator[psycopg.Connection[Any]]:
+        """Run a block in one transaction; commit at its end, roll back on an exception. Within another one it is no more
+        than a savepoint; with `outermost`, where locks must go with the block's end, that is a `RuntimeError`.
+        """
+        if outermost and self._within_transaction():
+            raise RuntimeError("a transaction of its own was asked for inside another one")
         with self._dropping_on_trouble() as connection, connection.transaction():
             yield connection
 

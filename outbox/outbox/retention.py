@@ -19,6 +19,8 @@ __all__ = ["BEGINNING", "Author", "Rule", "Stretch", "preview", "purge", "purge_
 
 BEGINNING = UUID(int=0)
 EVERY_KIND = "*"
+# For who purges by hand: the link may be one that sets no limits for its session.
+STATEMENT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,9 @@ def rules_of(settings: RetentionSettings) -> list[Rule]:
 def purge(
     link: Link, rules: Iterable[Rule], place: UUID = BEGINNING, *, batch: int, author: Author | None = None
 ) -> Stretch:
-    """Purge and erase what is due among the `batch` oldest jobs behind `place`, in one transaction."""
-    with link.transaction():
+    """Purge and erase what is due among the `batch` oldest jobs behind `place`, in a transaction of its own."""
+    with link.transaction(outermost=True):
+        link.run("limit_statements", milliseconds=STATEMENT_MS)
         stretch = _purge(link, list(rules), place, batch)
         if author is not None and (stretch.purged or stretch.erased):
             detail = {"after": str(place), "succeeded": stretch.succeeded, "failed": stretch.failed}
@@ -80,7 +83,7 @@ def purge(
 
 def purge_next(link: Link, rules: Iterable[Rule], *, batch: int, pause_s: float) -> Stretch | None:
     """Go on with the walk that all relays share, by one stretch; None if another has it, or it is not its time."""
-    with link.transaction():
+    with link.transaction(outermost=True):
         held = link.run("hold_walk", pause_s=pause_s)
         if not held:
             return None
@@ -92,17 +95,19 @@ def purge_next(link: Link, rules: Iterable[Rule], *, batch: int, pause_s: float)
 
 
 def preview(link: Link, rules: Iterable[Rule], place: UUID = BEGINNING, *, batch: int) -> Stretch:
-    """Count what `purge` would do with this stretch."""
+    """Count what `purge` would do with this stretch, in a transaction of its own: no snapshot is kept meanwhile."""
     listed = list(rules)
     keeps = {"payload_keeps_s": [rule.payload_keep_s for rule in listed]}
-    [row] = link.run(
-        "preview_purge",
-        place=place,
-        newest_s=_newest_s(listed),
-        batch=batch,
-        **_columns(listed, payloads=False),
-        **keeps,
-    )
+    with link.transaction(outermost=True):
+        link.run("limit_statements", milliseconds=STATEMENT_MS)
+        [row] = link.run(
+            "preview_purge",
+            place=place,
+            newest_s=_newest_s(listed),
+            batch=batch,
+            **_columns(listed, payloads=False),
+            **keeps,
+        )
     return _stretch(row, row.erased, batch)
 
 

@@ -83,7 +83,7 @@ def rotate_batch(link: Link, ring: KeyProvider, rotation_id: int, *, batch: int)
 
     It ends by itself when it has come to the last job with none left busy.
     """
-    with link.transaction():
+    with link.transaction(outermost=True):
         link.run("limit_statements", milliseconds=_STATEMENT_MS)
         now = _rotation(link.run("hold_rotation", rotation_id=rotation_id)[0])
         if now.state == "running":

@@ -10,7 +10,7 @@ import click
 
 from outbox.cancelling import check_actor
 from outbox.cli.failures import FAILED
-from outbox.cli.output import connect, json_option, pass_settings, show, table
+from outbox.cli.output import connect, json_option, open_link, pass_settings, show, table
 from outbox.errors import SettingsError
 from outbox.link import Link
 from outbox.masking import printable
@@ -19,7 +19,6 @@ from outbox.rotating import Rotation, begin_rotation, count_seals, find_rotation
 from outbox.sealing.ring import KeyProvider
 from outbox.sealing.using import current, use_file
 from outbox.settings import Settings
-from outbox.statements import statements_for
 
 __all__ = ["keys"]
 
@@ -86,15 +85,11 @@ def rotate_command(settings: Settings, *, by: str, reason: str, batch: int, rate
     """
     check_actor(by, reason)
     ring = _ring(settings)
-    url = settings.database_url.get_secret_value() if settings.database_url is not None else ""
-    link = Link(url, statements_for(settings.schema_name), name="outbox-cli/keys", pooled=True)
-    try:
+    with open_link(settings, application_name="outbox-cli/keys") as link:
         begun = find_rotation(link, ring)
         resumed = begun is not None
         rotation = begun or begin_rotation(link, ring, by=by, reason=reason)
         rotation = _rotate(link, ring, rotation, batch=batch, rate=rate, wait=wait)
-    finally:
-        link.close()
     show({"rotation": rotation, "resumed": resumed}, lambda: _rotation_lines(rotation, resumed=resumed))
     return 0 if rotation.done and not rotation.unopened else FAILED
 

@@ -37,6 +37,7 @@ __all__ = [
     "is_json",
     "json_option",
     "load_settings",
+    "open_link",
     "pass_settings",
     "show",
     "table",
@@ -125,12 +126,21 @@ def connect(
         SettingsError: no database is named.
         psycopg.OperationalError: it can't be reached.
     """
+    with open_link(settings, application_name=application_name) as link, link.transaction():
+        link.run("limit_statements", milliseconds=int(statement_timeout_s * 1000))
+        yield link
+
+
+@contextmanager
+def open_link(settings: Settings, *, application_name: str = "outbox-cli") -> Iterator[Link]:
+    """Yield a link for functions that make many transactions of their own and bound the statements in each.
+
+    Raises as `connect`.
+    """
     url = settings.database_url.get_secret_value() if settings.database_url is not None else ""
     link = Link(url, statements_for(settings.schema_name), name=application_name, pooled=True)
     try:
-        with link.transaction():
-            link.run("limit_statements", milliseconds=int(statement_timeout_s * 1000))
-            yield link
+        yield link
     finally:
         link.close()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from outbox.cancelling import check_actor
-from outbox.cli.output import connect, json_option, pass_settings, show
+from outbox.cli.output import json_option, open_link, pass_settings, show
 from outbox.link import Link
 from outbox.retention import BEGINNING, Author, Rule, Stretch, preview, rules_of
 from outbox.retention import purge as purge_stretch
@@ -62,7 +62,7 @@ def purge(
     if not rules:
         raise click.UsageError("nothing is to be erased: set times in [retention], or say --older-than")
     author = None if dry_run else Author(by or "", reason or "")
-    with connect(settings) as link:
+    with open_link(settings, application_name="outbox-cli/purge") as link:
         sums = _walk(link, rules, settings.retention.batch, author)
     show({"dry_run": dry_run} | sums, lambda: [_line(sums, dry_run=dry_run)])
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from outbox import enqueue
+from outbox import JobState, enqueue, retention
+from outbox.barriers import Barrier
 from outbox.cli import root
 from outbox.ending import complete
+from outbox.retention import Rule, Stretch, preview, purge
 from support.database import Database
-from support.jobs import Note, release_all, take
+from support.jobs import Note, release_all, running, take
 
 CANARY = "canary-payload-9c"
 MODULE = """
@@ -130,3 +133,30 @@ def test_a_payload_is_shown_by_its_class_or_by_its_shape(run: Any, job_id: str) 
     assert "payload" not in json.loads(run("jobs", "show", job_id, "--json")[1])
     code, _, complaint = run("jobs", "show", job_id, "--payload", "--module", "no_such_module")
     assert (code, "no_such_module" in complaint) == (2, True)
+
+
+def test_it_goes_on_in_small_transactions(run: Any, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stretch is committed, and holds nothing any more, before the next one begins."""
+    link = database.link()
+    complete(link, [item.lease for item in running(database, link, 3)])
+    database.clock.advance(40 * 86_400)
+    monkeypatch.setenv("OUTBOX_RETENTION_BATCH", "1")
+    left: list[int] = []
+
+    def hit(barrier: Barrier) -> None:
+        if barrier is Barrier.PURGE_AFTER_COMMIT:
+            left.append(database.count("jobs"))
+
+    monkeypatch.setattr(retention, "hit", hit)
+    assert run("purge", "--older-than", "30d", "--by", "ada", "--reason", "quota")[0] == 0
+    assert left == [2, 1, 0, 0]
+    assert database.count("audit") == 3
+
+
+@pytest.mark.parametrize("step", [purge, preview])
+def test_no_stretch_is_part_of_another_transaction(database: Database, step: Callable[..., Stretch]) -> None:
+    """There its locks would last: it is refused, so that nobody wraps it by mistake."""
+    link = database.link()
+    rule = Rule("*", JobState.SUCCEEDED, 3600.0, None)
+    with link.transaction(), pytest.raises(RuntimeError, match="inside another"):
+        step(link, [rule], batch=10)
