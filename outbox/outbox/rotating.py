@@ -23,6 +23,8 @@ from outbox_schemas import SealBroken, UnknownKey
 __all__ = ["KeyCount", "Rotation", "SealCounts", "begin_rotation", "count_seals", "find_rotation", "rotate_batch"]
 
 _STATEMENT_MS = 30_000
+# No key's id can end so.
+_SEALS = " (primary)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +66,20 @@ class SealCounts:
 
 
 def find_rotation(link: Link, ring: KeyProvider) -> Rotation | None:
-    """Return the unfinished rotation under these very keys, if there is one: it is to be gone on with."""
-    rows = link.run("find_rotation", key_ids=sorted(ring.key_ids()))
+    """Return the unfinished rotation to these very primaries, under these very keys, if there is one: it is to be gone
+    on with.
+    """
+    rows = link.run("find_rotation", key_ids=_standing(ring))
     return _rotation(rows[0]) if rows else None
 
 
 def begin_rotation(link: Link, ring: KeyProvider, *, by: str, reason: str) -> Rotation:
-    """Begin a rotation, audited. One under other keys that has not come to its end is given up.
+    """Begin a rotation, audited. One under other keys or to other primaries that has not come to its end is given up.
 
     Raises `NameRefused` if `by` or `reason` is empty, unprintable or too long.
     """
     check_actor(by, reason)
-    return _rotation(link.run("begin_rotation", key_ids=sorted(ring.key_ids()), actor=by, reason=reason)[0])
+    return _rotation(link.run("begin_rotation", key_ids=_standing(ring), actor=by, reason=reason)[0])
 
 
 def rotate_batch(link: Link, ring: KeyProvider, rotation_id: int, *, batch: int) -> Rotation:
@@ -118,6 +122,14 @@ def count_seals(link: Link, *, batch: int, more: Callable[[], bool]) -> SealCoun
     waiting = {row.key_id: row.jobs for row in link.run("awaited_keys")}
     keys = [KeyCount(key, found.get(key, 0), waiting.get(key, 0)) for key in sorted({*found, *waiting})]
     return SealCounts(keys, walked, complete)
+
+
+def _standing(ring: KeyProvider) -> list[str]:
+    """Return the ids of all keys, with a mark on those that seal. Where another key seals now, what the rotation has
+    passed stands under the wrong one, and nothing of it may be taken for done.
+    """
+    found = ((key_id, ring.find(key_id)) for key_id in sorted(ring.key_ids()))
+    return [f"{key_id}{_SEALS}" if key is not None and key.primary else key_id for key_id, key in found]
 
 
 def _step(link: Link, ring: KeyProvider, now: Rotation, batch: int) -> Rotation:

@@ -123,6 +123,20 @@ def test_it_goes_on_where_it_was(database: Database, link: Link) -> None:
     assert key_ids(database) == {"k3": 10}
 
 
+def test_with_another_primary_it_begins_anew(database: Database, link: Link) -> None:
+    """The same keys, of which another one seals now: whoever then removed the old one would lose what stayed under it."""
+    seal(database, 10, ring("k1"), tenant="acme")
+    seal(database, 10, ring("k1"))
+    first = begin_rotation(link, ring("k2", "k1"), **WHO)
+    assert rotate_batch(link, ring("k2", "k1"), first.id, batch=14).rotated == 14
+    back = ring("k1", "k2")
+    assert find_rotation(link, back) is None
+    rotation = rotate(link, back)
+    assert (rotation.done, key_ids(database)) == (True, {"k1": 20})
+    (begun,) = database.rows("SELECT detail FROM {s}.audit WHERE action = 'keys.rotate' ORDER BY id DESC LIMIT 1")
+    assert (begun[0]["key_ids"], begun[0]["primaries"], begun[0]["given_up"]) == (["k1", "k2"], ["k1"], [first.id])
+
+
 def test_held_jobs_are_passed_by_and_come_later(database: Database, link: Link) -> None:
     """A job whose outbox row or own row somebody holds keeps nobody waiting, and is rotated once it is free."""
     ids = seal(database, 6, ring("k1"))

@@ -1,6 +1,6 @@
 -- Purpose: begin a rotation of keys, with who and why; one under other keys that has not come to its end is given up for it.
 -- Transition: none
--- Parameters: key_ids (all that the caller has, sorted), actor, reason
+-- Parameters: key_ids (all that the caller has, sorted, with a mark on the primaries), actor, reason
 -- Locks: rows of unfinished rotations. Index: none: a rotation is a rare thing, and so are its rows.
 WITH given_up AS (
   UPDATE {schema}.key_rotations AS r SET updated_at = {schema}.clock(), state = 'given_up' WHERE r.state = 'running' RETURNING r.id
@@ -11,7 +11,9 @@ WITH given_up AS (
 ), audited AS (
   INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
   SELECT b.started_at, b.actor, 'keys.rotate', 'rotation ' || b.id, b.reason,
-    jsonb_build_object('key_ids', b.key_ids, 'given_up', ARRAY(SELECT g.id FROM given_up AS g))
+    jsonb_build_object('key_ids', ARRAY(SELECT split_part(k.id, ' ', 1) FROM unnest(b.key_ids) WITH ORDINALITY AS k(id, n) ORDER BY k.n),
+      'primaries', ARRAY(SELECT split_part(k.id, ' ', 1) FROM unnest(b.key_ids) WITH ORDINALITY AS k(id, n) WHERE k.id LIKE '% %' ORDER BY k.n),
+      'given_up', ARRAY(SELECT g.id FROM given_up AS g))
   FROM begun AS b
 )
 SELECT b.id, b.state, b.place, b.busy, b.walked, b.rotated, b.unopened FROM begun AS b
