@@ -11,24 +11,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
-
 from outbox.barriers import Barrier, hit
-from outbox.hiding import hidden_of, hiding
+from outbox.hiding import hiding
 from outbox.logs import RateLimited
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, ending_for, overrun_ending
-from outbox_consumer.errors import TerminalError
 from outbox_consumer.handler import AsyncHandler, Handler
-from outbox_consumer.sealed import KeyAwaited, opened_payload
+from outbox_consumer.loading import read_payload
+from outbox_consumer.sealed import KeyAwaited
 from outbox_consumer.unfinished import refuse_unfinished
-from outbox_schemas import LeaseLost, Payload, UpgradeFailed
-from outbox_schemas.refusals import reasons
+from outbox_schemas import LeaseLost
 
-__all__ = ["Attempts", "handle_here", "read_payload"]
+__all__ = ["Attempts", "handle_here"]
 
 log = logging.getLogger("outbox.consumer")
 _quiet = RateLimited(log, every_s=10)
@@ -160,26 +157,6 @@ def handle_here(entry: Entry) -> Any:
         return _finished(entry, _sync_handler(entry).handle(entry.job, payload))
     with hiding(entry.hidden):
         return _finished(entry, _sync_handler(entry).handle(entry.job, payload))
-
-
-def read_payload(entry: Entry) -> Payload:
-    """Return an attempt's payload, and note what is sensitive in it. `TerminalError`: it can't be read."""
-    claimed = entry.claimed
-    try:
-        text = opened_payload(claimed, entry.job)
-        payload: Payload = entry.handler.load(text, claimed.version)
-    except ValidationError as error:
-        where = "; ".join(f"{place}: {rule}" for place, rule in reasons(error))
-        raise TerminalError(f"the stored payload can't be read: {where}", code="payload_invalid") from None
-    except UpgradeFailed as error:
-        raise TerminalError(f"the stored payload can't be read: {error}", code=error.code) from None
-    except (ValueError, RecursionError, TypeError) as error:
-        # Raised by the parser, or by a `load` of the handler's own: its text may quote the payload.
-        raise TerminalError(
-            f"the stored payload can't be read: {type(error).__name__}", code="payload_invalid"
-        ) from None
-    entry.hidden = hidden_of(payload)
-    return payload
 
 
 def _finished(entry: Entry, result: Any) -> Any:

@@ -174,8 +174,10 @@ class BaseHandler(Generic[P]):
         """Turn a stored payload (JSON text) of one of `versions` into the payload type, by the class's `upgrades` where
         it is older. Override to read it in another way.
 
-        A `pydantic.ValidationError`, `ValueError` or `TypeError` fails the job at once, as `payload_invalid`, an
-        upgrade that fails as `payload_upgrade_failed`: no further try would read it better.
+        A `pydantic.ValidationError`, or another error that tells of bad data or a defect (`ValueError`, `TypeError`,
+        `LookupError`, `AttributeError`, `ArithmeticError`, `AssertionError`), fails the job at once, as
+        `payload_invalid`, an upgrade that fails as `payload_upgrade_failed`: no further try would read it better. What
+        else it raises is treated as if `handle` had raised it, without its text, which may quote the payload.
         """
         kind = self.payload_type
         if version == kind.version:  # as `from_document` does, at less cost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
 import pytest
@@ -11,7 +12,7 @@ from pydantic import SecretStr, field_validator
 
 from outbox import enqueue
 from outbox.logs import JsonFormatter, TextFormatter
-from outbox_consumer import RetryableError
+from outbox_consumer import RetryableError, RetryPolicy, TerminalError
 from outbox_schemas import Payload, Sensitive
 from support.consuming import QUEUE, Desk, async_handler, handler
 
@@ -128,6 +129,63 @@ def test_a_validator_that_quotes_is_not_heard(desk: Desk, masked_log: pytest.Log
         "payload_invalid",
         "the stored payload can't be read: payload.card: refused by a rule of its class (value_error)",
     )
+    assert leaks(desk, masked_log) == []
+
+
+class Raises(Charge):
+    """Has a validator that raises what pydantic doesn't catch, with all that it knows."""
+
+    kind: ClassVar[str] = "test.raises"
+
+    @field_validator("card")
+    @classmethod
+    def _check(cls, card: str) -> str:
+        if card == CARD:
+            raise RAISED[0](card)
+        return card
+
+
+RAISED: list[type[BaseException]] = [Exception]
+
+
+class OwnError(Exception):
+    """Of nobody's knowledge."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (KeyError, ("terminal", "payload_invalid")),
+        (AttributeError, ("terminal", "payload_invalid")),
+        (OwnError, ("unknown", "OwnError")),
+        (ConnectionError, ("retryable", "connection_error")),
+        (SystemExit, ("unknown", "SystemExit")),
+        (RetryableError, ("retryable", "retryable")),
+        (TerminalError, ("terminal", "terminal")),
+    ],
+)
+@pytest.mark.parametrize("lane", ["thread", "task"])
+def test_no_error_that_reading_raises_is_quoted(
+    raised: type[BaseException],
+    expected: tuple[str, str],
+    lane: str,
+    desk: Desk,
+    masked_log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever a validator raises keeps its meaning and loses its words: what is sensitive is not known by then."""
+    job_id = submitted(desk, Raises, "4111")
+    desk.database.rows(
+        "UPDATE {s}.jobs SET payload = jsonb_set(payload, '{card}', to_jsonb(%s::text)) WHERE id = %s", CARD, job_id
+    )
+    monkeypatch.setattr(f"{__name__}.RAISED", [raised])
+
+    async def later(*_: Any) -> None: ...
+
+    declared = {"retry": RetryPolicy(max_attempts=2, max_unknown=2, base=timedelta(0)), "payload": Raises}
+    desk.start(handler(**declared) if lane == "thread" else async_handler(later, **declared))
+    desk.done(1, "failed")
+    assert desk.last_error(job_id) == (*expected, f"the stored payload can't be read: {raised.__name__}")
     assert leaks(desk, masked_log) == []
 
 
