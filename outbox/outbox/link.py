@@ -160,8 +160,10 @@ class Link:
 
     @contextmanager
     def transaction(self, *, outermost: bool = False) -> Iterator[psycopg.Connection[Any]]:
-        """Run a block in one transaction; commit at its end, roll back on an exception. Within another one it is no more
-        than a savepoint; with `outermost`, where locks must go with the block's end, that is a `RuntimeError`.
+        """Run a block in one transaction; commit at its end, roll back on an exception.
+
+        Within another one it is no more than a savepoint; with `outermost`, for what must not keep its locks for longer
+        than the block, that is a `RuntimeError`.
         """
         if outermost and self._within_transaction():
             raise RuntimeError("a transaction of its own was asked for inside another one")

@@ -124,7 +124,7 @@ def test_it_goes_on_where_it_was(database: Database, link: Link) -> None:
 
 
 def test_with_another_primary_it_begins_anew(database: Database, link: Link) -> None:
-    """The same keys, of which another one seals now: whoever then removed the old one would lose what stayed under it."""
+    """The same keys, of which another one seals now: what was passed by then stands under the wrong one."""
     seal(database, 10, ring("k1"), tenant="acme")
     seal(database, 10, ring("k1"))
     first = begin_rotation(link, ring("k2", "k1"), **WHO)
