@@ -10,7 +10,9 @@ WITH rules AS MATERIALIZED (
     AND j.state IN ('succeeded', 'failed', 'cancelled')
     AND j.finished_at + make_interval(secs => (
       SELECT r.keep_s FROM rules AS r WHERE r.state = j.state AND r.kind IN (j.kind, '*') ORDER BY r.kind = '*' LIMIT 1)) <= {schema}.clock()
-    AND NOT EXISTS (SELECT 1 FROM {schema}.redrive_items AS i WHERE i.job_id = j.id AND i.state = 'waiting')
+    -- A person has asked for its redrive. One that is over puts nothing back any more.
+    AND (SELECT true FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+      WHERE i.job_id = j.id AND i.state = 'waiting' AND r.ended_at IS NULL LIMIT 1) IS NULL
     -- What a set of jobs still waits for may have to be redriven, so that the set is ever complete.
     AND (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = j.id AND m.seen IS NULL LIMIT 1) IS NULL
   ORDER BY j.id FOR UPDATE SKIP LOCKED

@@ -1,7 +1,7 @@
 -- Purpose: count what purge.sql and erase_payloads.sql would do with one stretch of the table, and change nothing.
 -- Transition: none
 -- Parameters: place (the id that the stretch begins after), newest_s, batch; kinds, states, keeps_s, payload_keeps_s (the rules; NULL seconds: for ever)
--- Locks: none. Index: jobs_pkey, join_members_job.
+-- Locks: none. Index: primary keys, join_members_job, redrive_items_job.
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[]), CAST(:payload_keeps_s AS float8[]))
     AS r(kind, state, keep_s, payload_keep_s)
@@ -21,8 +21,9 @@ WITH rules AS MATERIALIZED (
       AND NOT w.waits AS goes,
     s.payload_erased_at IS NULL AND s.is_free AND NOT w.waits
       AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
-  FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n CROSS JOIN LATERAL (SELECT EXISTS (
-    SELECT 1 FROM {schema}.redrive_items AS i WHERE i.job_id = s.id AND i.state = 'waiting') AS waits) AS w LEFT JOIN LATERAL (
+  FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n CROSS JOIN LATERAL (SELECT (
+    SELECT true FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+    WHERE i.job_id = s.id AND i.state = 'waiting' AND r.ended_at IS NULL LIMIT 1) IS NOT NULL AS waits) AS w LEFT JOIN LATERAL (
     SELECT r.keep_s, r.payload_keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k ON true
 )
 SELECT count(*) AS looked_at, (SELECT s.id FROM stretch AS s ORDER BY s.id DESC LIMIT 1) AS last_id,

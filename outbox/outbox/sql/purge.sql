@@ -18,10 +18,11 @@ WITH rules AS MATERIALIZED (
     SELECT r.keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k
   WHERE s.finished_at + make_interval(secs => k.keep_s) <= (SELECT {schema}.clock())
     -- A set of jobs still waits to see how this one ended (a subquery, since no plan can turn it into a join that reads what all sets await);
-    -- a person still has to look at an effect of it, or has asked for its redrive.
+    -- a person still has to look at an effect of it, or has asked for its redrive. What a redrive that is over has left behind keeps nothing.
     AND (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = s.id AND m.seen IS NULL LIMIT 1) IS NULL
     AND NOT EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = s.id AND e.state IN ('pending', 'uncertain'))
-    AND NOT EXISTS (SELECT 1 FROM {schema}.redrive_items AS i WHERE i.job_id = s.id AND i.state = 'waiting')
+    AND (SELECT true FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+      WHERE i.job_id = s.id AND i.state = 'waiting' AND r.ended_at IS NULL LIMIT 1) IS NULL
 ), held AS MATERIALIZED (
   SELECT j.id FROM {schema}.jobs AS j
   WHERE j.id = ANY (ARRAY(SELECT d.id FROM due AS d)) AND j.state IN ('succeeded', 'failed', 'cancelled')
@@ -43,11 +44,13 @@ WITH rules AS MATERIALIZED (
   DELETE FROM {schema}.join_members AS m WHERE m.join_id = ANY (ARRAY(SELECT h.id FROM held AS h))
 ), items AS (
   DELETE FROM {schema}.redrive_items AS i
-  WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND i.state NOT IN ('waiting', 'redriven')
+  WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND (i.state NOT IN ('waiting', 'redriven')
+    OR (SELECT true FROM {schema}.redrive_operations AS r WHERE r.id = i.operation_id AND r.ended_at IS NULL) IS NULL)
 ), open_items AS (
   -- A redrive that is under way still counts these; it will find the job gone.
   UPDATE {schema}.redrive_items AS i SET new_payload = NULL, old_payload = NULL
   WHERE i.job_id = ANY (ARRAY(SELECT h.id FROM held AS h)) AND i.state IN ('waiting', 'redriven')
+    AND (SELECT true FROM {schema}.redrive_operations AS r WHERE r.id = i.operation_id AND r.ended_at IS NULL)
 )
 SELECT (SELECT count(*) FROM stretch) AS looked_at, (SELECT s.id FROM stretch AS s ORDER BY s.id DESC LIMIT 1) AS last_id,
   count(*) FILTER (WHERE g.state = 'succeeded') AS succeeded, count(*) FILTER (WHERE g.state = 'failed') AS failed,
