@@ -18,6 +18,7 @@ from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
 from outbox.arrays import know_arrays
+from outbox.connection_trouble import is_connection_trouble, is_transient
 from outbox.forking import let_go_in_children
 from outbox.statements import Statements
 from outbox.urls import database_conninfo
@@ -26,9 +27,6 @@ __all__ = ["Link", "is_connection_trouble", "is_own_session", "is_transient"]
 
 Row = TypeVar("Row")
 
-# Classes and codes that mean: this connection (or this server, now) is no good; a new one may be.
-_CONNECTION_CLASSES = ("08", "57", "53", "58")
-_CONNECTION_CODES = frozenset({"25006", "25P03", "25P04", "XX000"})
 # What a prepared statement may meet: it isn't in this session, another of its name is, or the tables have changed.
 _LENT_CODES = frozenset({"26000", "42P05"})
 _PREPARED_CODES = _LENT_CODES | {"0A000"}
@@ -37,28 +35,6 @@ _PREPARE_AFTER = 2
 # A plan is kept for as long as its tables' statistics, which may stem from a moment in which they were all but empty:
 # none may walk through a table. (The price of a walk that can't be avoided would have the server compile it, too.)
 _KEPT_PLANS = "-c enable_seqscan=off -c jit=off"
-# Codes that mean: the same statement may succeed when run again. 57014 is our own statement time limit.
-_TRANSIENT_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
-
-
-def is_connection_trouble(error: BaseException) -> bool:
-    """Tell whether a driver error means that the connection must be replaced. A read-only server counts: a failover
-    left it behind.
-    """
-    if isinstance(error, psycopg.InterfaceError):
-        return True
-    if not isinstance(error, psycopg.Error):
-        return False
-    if error.sqlstate is None:
-        return isinstance(error, psycopg.OperationalError)
-    if error.sqlstate in _TRANSIENT_CODES:
-        return False
-    return error.sqlstate in _CONNECTION_CODES or error.sqlstate[:2] in _CONNECTION_CLASSES
-
-
-def is_transient(error: BaseException) -> bool:
-    """Tell whether running the same transaction again may succeed."""
-    return is_connection_trouble(error) or (isinstance(error, psycopg.Error) and error.sqlstate in _TRANSIENT_CODES)
 
 
 def is_own_session(connection: psycopg.Connection[Any], statements: Statements) -> bool:

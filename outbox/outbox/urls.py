@@ -23,8 +23,9 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, ExceptionContext, create_engine, event
 
+from outbox.connection_trouble import is_connection_trouble
 from outbox.errors import SettingsError
 from outbox.forking import let_go_in_children
 from outbox.urlparts import UrlParts, split_url
@@ -147,7 +148,8 @@ def sqlalchemy_engine(url: str | None, *, application_name: str = "outbox", **op
 
     SQLAlchemy never sees the URL: the parsed keywords go to the driver as they are, so no character is
     decoded twice and no error can show it. READ COMMITTED and `hide_parameters` are on unless `options`
-    (those of `create_engine`) say otherwise.
+    (those of `create_engine`) say otherwise. A server that refuses to write, as one that a failover has left behind
+    does, empties the pool like a connection that was lost.
 
     Raises:
         SettingsError: as `database_conninfo`.
@@ -158,7 +160,14 @@ def sqlalchemy_engine(url: str | None, *, application_name: str = "outbox", **op
     defaults = {"hide_parameters": True, "isolation_level": "READ COMMITTED", "use_native_hstore": False}
     engine = create_engine("postgresql+psycopg://", connect_args=keywords, **(defaults | options))
     event.listen(engine, "connect", lambda connection, _record: let_go_in_children(connection))
+    event.listen(engine, "handle_error", _leave_bad_servers)
     return engine
+
+
+def _leave_bad_servers(context: ExceptionContext) -> None:
+    """Have the pool forget its connections also where they still answer: all of them lead to that server."""
+    if is_connection_trouble(context.original_exception):
+        context.is_disconnect = True
 
 
 def amqp_parameters(url: str, *, variable: str = AMQP_VARIABLE) -> AmqpAddress:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from outbox.errors import SettingsError
 from outbox.urls import amqp_parameters, database_conninfo, sqlalchemy_engine
@@ -257,4 +258,24 @@ def test_an_engine_reads_several_hosts_and_hides_parameters(database_url: str) -
     with engine.connect() as connection, pytest.raises(Exception, match="invalid input syntax") as caught:
         connection.execute(text("SELECT CAST(:value AS integer)"), {"value": "canary"})
     assert "hidden" in str(caught.value)
+    engine.dispose()
+
+
+def test_an_engine_leaves_a_server_that_does_not_write(database_url: str) -> None:
+    """After a failover a session may still answer, and only refuse to write: then none of the pool's is used again."""
+    engine = sqlalchemy_engine(database_url, pool_size=2)
+    with engine.connect() as one, engine.connect() as two:
+        for connection in (one, two):
+            connection.execute(text("SET default_transaction_read_only = on"))
+            connection.commit()
+    for _ in range(2):
+        with engine.connect() as connection:
+            if connection.execute(text("SHOW default_transaction_read_only")).scalar_one() == "on":
+                with pytest.raises(DBAPIError, match="read-only"):
+                    connection.execute(text("CREATE TABLE public.written ()"))
+    with engine.begin() as one, engine.begin() as two:
+        one.execute(text("CREATE TABLE public.written ()"))
+        two.execute(text("CREATE TABLE public.other ()"))
+    with engine.connect() as connection, pytest.raises(DBAPIError, match="syntax"):
+        connection.execute(text("SELECT FROM FROM"))
     engine.dispose()
