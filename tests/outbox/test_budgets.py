@@ -9,9 +9,9 @@ import pytest
 
 from outbox import redrive
 from outbox.budgets import NOTHING_SPENT, Spent, spent, spent_within
-from outbox.ending import Failure, fail, retry
+from outbox.ending import Failure, fail, park, retry
 from outbox.keeping import recover_leases
-from outbox.leasing import Ability
+from outbox.leasing import Ability, claim
 from outbox.link import Link
 from outbox.reading import list_refusals
 from outbox.refusing import REFUSALS_PER_JOB, RefusedWrite, record_refusals
@@ -114,6 +114,41 @@ def test_age_of_a_lost_lease_counts_from_the_first_claim(database: Database, lin
         database.clock.advance(LEASE_S + 1)
         states += [lost.state for lost in recover_leases(link)]
     assert states == [JobState.READY, JobState.FAILED]
+
+
+def test_age_of_a_lost_lease_begins_anew_with_a_redrive(database: Database, link: Link) -> None:
+    """What a person has put back is judged by the claims since."""
+    database.clock.stop()
+    (job_id,) = submit(database)
+    ability = Ability("test.note", 1, LEASE_S, 9, "h", 2 * int(LEASE_S))
+    release_all(link)
+    (claimed,) = take(link, [job_id], [ability])
+    fail(link, [(claimed.lease, Failure("terminal", "x", "no"))])
+    database.clock.advance(3600)
+    with database.engine().begin() as connection:
+        redrive(connection, job_id, by="ada", reason="mended", schema=database.schema)
+    release_all(link)
+    take(link, [job_id], [ability])
+    database.clock.advance(LEASE_S + 1)
+    assert [lost.state for lost in recover_leases(link)] == [JobState.READY]
+
+
+def test_time_spent_waiting_for_a_key_is_no_age(database: Database, link: Link) -> None:
+    """Whoever was claimed by workers without its key had not begun: neither a failure nor a lost lease counts it."""
+    database.clock.stop()
+    (job_id,) = submit(database)
+    ability = Ability("test.note", 1, LEASE_S, 9, "h", 2 * int(LEASE_S))
+    release_all(link)
+    (parked,) = take(link, [job_id], [ability])
+    park(link, [(parked.lease, "k1")])
+    database.clock.advance(3600)
+    release_all(link)
+    assert len(claim(link, [job_id], [ability], WORKER, key_ids=["k1"])) == 1
+    database.clock.advance(LEASE_S + 1)
+    assert spent(link, [job_id])[job_id].age_s == LEASE_S + 1
+    assert [lost.state for lost in recover_leases(link)] == [JobState.READY]
+    database.clock.advance(LEASE_S)
+    assert spent(link, [job_id])[job_id].age_s == 2 * LEASE_S + 1
 
 
 def test_refused_writes_are_kept_up_to_a_bound(database: Database, link: Link) -> None:

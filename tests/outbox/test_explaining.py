@@ -9,14 +9,17 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from outbox import Explanation, JobNotFound, cancel, enqueue, explain, preview_redrive, redrive
-from outbox.ending import complete, fail, retry
+from outbox import Explanation, JobNotFound, cancel, enqueue, explain, fan_in, preview_redrive, redrive
+from outbox.effects import EffectBook, Remote
+from outbox.ending import Failure, complete, fail, retry
 from outbox.identity import worker_identity
+from outbox.join_keeping import JoinWatch
 from outbox.leasing import Ability, refuse
 from outbox.link import Link
 from outbox.presence import LIVE_S, Presence, Role
+from outbox.reasons import ON_HOLD
 from outbox.relaying import recover_hints
-from outbox_schemas import Reason
+from outbox_schemas import EffectState, Reason
 from support.database import Database
 from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit
 
@@ -215,12 +218,71 @@ def test_waiting_in_a_redrive(database: Database, link: Link, still: datetime, e
     assert str(done.operation_id) in found.text
 
 
+def test_jobs_awaited(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
+    """A job that waits for others counts those that have not ended as it waits for."""
+    staff(link)
+    items = running(database, link, 3)
+    with engine.begin() as connection:
+        waiting = fan_in(connection, [item.lease.job_id for item in items], Note(key="then"))
+    complete(link, [items[0].lease])
+    fail(link, [(items[1].lease, BROKEN)])
+    JoinWatch().close(link)
+    found = why(database, waiting.id)
+    assert (codes(found), found.since) == ([Reason.JOBS_AWAITED], still)
+    assert "2 still to end" in found.text
+
+
+def test_cancel_requested(database: Database, link: Link, still: datetime) -> None:
+    """A running job that was asked to stop names who has asked, and until when its worker has it."""
+    [claimed] = running(database, link)
+    asked = "cancel_requested_at = {s}.clock(), cancel_requested_by = 'ops', cancel_reason = 'wrong'"
+    database.rows(f"UPDATE {{s}}.jobs SET {asked}")
+    found = why(database, claimed.lease.job_id)
+    assert (codes(found), found.since) == ([Reason.CANCEL_REQUESTED, Reason.RUNNING], still)
+    assert "ops has asked" in found.text
+
+
+def test_effect_on_hold(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
+    """A job that nobody may try again by himself names the effects that nobody knows of, and no others."""
+    [claimed] = running(database, link)
+    with engine.connect() as connection:
+        writing = connection.execution_options(isolation_level="AUTOCOMMIT")
+        for name in ("charge", "mail", "sms"):
+            book = EffectBook(database.statements, claimed.lease, claimed.attempt, name)
+            book.begin(writing, b"digest", call := uuid4())
+            if name == "sms":
+                book.confirm(writing, call, "send", Remote(None))
+            elif name == "mail":
+                book.leave(writing, call, EffectState.UNCERTAIN, "TimeoutError", "no answer")
+    fail(link, [(claimed.lease, Failure("terminal", ON_HOLD, "nobody knows"))])
+    found = why(database, claimed.lease.job_id)
+    assert (codes(found), found.since) == ([Reason.EFFECT_ON_HOLD], still)
+    assert "(charge, mail)" in found.text
+
+
 def test_succeeded(database: Database, link: Link, still: datetime) -> None:
     """A job that is done waits for nothing."""
     [claimed] = running(database, link)
     complete(link, [claimed.lease])
     found = why(database, claimed.lease.job_id)
     assert (codes(found), found.since) == ([Reason.SUCCEEDED], still)
+
+
+OWED = "phase = 'owed', lease_token = NULL, lease_expires_at = NULL"
+
+
+@pytest.mark.parametrize(
+    ("harm", "code"),
+    [("DELETE FROM {s}.outbox", Reason.NOTHING_OWED), (f"UPDATE {{s}}.outbox SET {OWED}", Reason.PHASE_MISMATCH)],
+)
+def test_two_rows_that_do_not_fit(database: Database, link: Link, harm: str, code: Reason) -> None:
+    """A running job whose outbox row is gone, or says that it waits, is a defect and named as one."""
+    [claimed] = running(database, link)
+    [(row,)] = database.rows("SELECT to_jsonb(o)::text FROM {s}.outbox AS o")
+    database.rows(harm)
+    assert codes(why(database, claimed.lease.job_id)) == [code]
+    database.rows("DELETE FROM {s}.outbox")
+    database.rows("INSERT INTO {s}.outbox SELECT (jsonb_populate_record(NULL::{s}.outbox, %s::jsonb)).*", row)
 
 
 def test_a_session_will_do_and_an_unknown_job_is_an_error(database: Database) -> None:
