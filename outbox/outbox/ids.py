@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-__all__ = ["made_at", "new_id", "new_ids"]
+__all__ = ["id_from", "made_at", "new_id", "new_ids"]
 
 _NS_PER_MS = 1_000_000
 _TICKS_PER_MS = 1 << 12
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _RANDOM_BYTES = 8
 _RANDOM = (1 << 62) - 1
 _VERSION_AND_VARIANT = 0x7 << 76 | 0x2 << 62
@@ -34,6 +35,11 @@ def new_ids(count: int) -> list[UUID]:
 def new_id() -> UUID:
     """Return one new UUIDv7."""
     return _new_id(_now(), int.from_bytes(os.urandom(_RANDOM_BYTES), "big"))
+
+
+def id_from(at: datetime, digest: int) -> UUID:
+    """Return the one UUIDv7 for an instant and a digest of what was seen then: whoever makes it again gets the same."""
+    return _new_id((at - _EPOCH) // timedelta(microseconds=1) * _TICKS_PER_MS // 1000, digest)
 
 
 def made_at(job_id: UUID) -> datetime | None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from outbox.cancelling import check_actor
 from outbox.dead_letters import DeadFilter, checked_ids
-from outbox.ids import new_id
+from outbox.ids import id_from, new_id
 from outbox.patching import Patch, patched
 from outbox.redrive_views import REFUSALS, Redriven, RedrivePreview, StopOn, read_token, token_of
 from outbox.statements import Statements, statements_for
@@ -91,7 +91,8 @@ def redrive(
         job_ids: these jobs, failed or cancelled, or
         where: the open dead letters that fit this filter.
         by, reason: who and why; audited in the same transaction with each job.
-        acknowledge: the token of the preview; needed with a filter. If anything has changed since, it is refused.
+        acknowledge: the token of the preview; needed with a filter. If anything has changed since, if `deadline` or
+            `include_uncertain` is not as it was there, or if a redrive has begun by it already, it is refused.
         rate: jobs per second, for each kind and tenant; default 50 where more than 100 are put back.
         canary: so many jobs go first and alone; the rest follows when all of them have ended.
         stop_on: what stops the rest; default `StopOn()`.
@@ -106,7 +107,7 @@ def redrive(
     Raises:
         NameRefused, PayloadError: something is out of bounds; or a patch leaves a payload that can't be.
         JobNotFound: an id is unknown.
-        StateChanged: what was previewed is not what is there now.
+        StateChanged: what was previewed is not what is there now, or it was acted on already.
         RedriveRefused: there is no job to put back, or none of them can be: the reasons are in the message.
     """
     check_actor(by, reason)
@@ -116,7 +117,8 @@ def redrive(
         raise NameRefused("acknowledge", "is needed with a filter: the token of its preview")
     choice = _choice(job_ids, where, deadline, include_uncertain)
     until, expected = (None, None) if acknowledge is None else read_token(acknowledge)
-    operation_id = new_id()
+    # Made of the token: however often and at once somebody acknowledges one preview, one redrive comes of it.
+    operation_id = new_id() if until is None or expected is None else id_from(until, int(expected, 16))
     operation = {
         "operation_id": operation_id,
         "until": until,
@@ -142,6 +144,7 @@ def redrive(
         return _begin(connection, statements, operation_id, row.total, at_once=at_once)
 
 
+_BEGUN = "a redrive has begun by this preview already; look at it, or make a new preview and decide again"
 _NOTHING: dict[str, Any] = dict.fromkeys(
     ("operation_id", "until", "expected", "actor", "reason", "chosen", "rate_per_s", "stop_on_same_code",
      "failure_ratio", "ratio_at_least")
@@ -188,14 +191,19 @@ def _choose(connection: sa.Connection, statements: Statements, parameters: dict[
 
 
 def _check_begun(row: Any, expected: str | None) -> None:
+    if row.has_begun_before:
+        raise StateChanged(_BEGUN)
     if expected is not None and row.fingerprint != expected:
         raise StateChanged(
-            f"the jobs have changed since the preview ({row.total} fit now); make a new preview and decide again"
+            f"the jobs have changed since the preview ({row.total} fit now), or a deadline or include_uncertain is not "
+            "as it was there; make a new preview and decide again"
         )
     if row.total > MOST:
         raise RedriveRefused(f"{row.total} jobs fit; at most {MOST} can be redriven at once: narrow the filter")
-    if not row.begun:
+    if not row.total:
         raise RedriveRefused("no job fits; there is nothing to redrive")
+    if not row.begun:  # somebody else's has just now, and was waited for
+        raise StateChanged(_BEGUN)
 
 
 def _begin(

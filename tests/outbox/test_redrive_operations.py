@@ -19,8 +19,11 @@ from outbox.redrive_operations import list_items, list_redrives, read_redrive, s
 from outbox.redrive_turns import Turn, advance_redrive
 from support.database import Database
 from support.jobs import Note, history, look, release_all, running, take
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
+
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture(autouse=True)
@@ -206,6 +209,48 @@ def test_what_changed_meanwhile_is_refused(database: Database, link: Link, engin
     assert {item.job_id: item.refusal for item in list_items(link, operation)} == {
         ids[0]: "changed", ids[1]: "discarded", ids[2]: "gone", ids[3]: None,
     }  # fmt: skip
+
+
+def test_a_discard_that_is_waited_for_has_come_first(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A relay that meets a letter in the moment of its discard waits, and leaves the job; who names it takes it."""
+    ids = dead(database, link, 3)
+    operation = begin(engine, rate=1000)
+    named = redriven_slowly(engine, ids[2])
+    database.rows("UPDATE {s}.redrive_operations SET next_at = 'infinity' WHERE id = %s", named)
+    database.clock.advance(1)
+    with ThreadPoolExecutor(1) as pool, engine.begin() as connection:
+        assert discard(connection, [ids[0], ids[2]], by="you", reason="no use") == [ids[0], ids[2]]
+        turned = pool.submit(turn, database.link())
+        until(lambda: bool(database.rows(WAITING)))
+        connection.commit()
+        done = turned.result(timeout=20)
+    assert done is not None
+    assert (done.redriven, done.refused) == (1, 2)
+    assert [item.refusal for item in sorted(list_items(link, operation), key=lambda item: item.job_id)] == [
+        "discarded", None, "discarded",
+    ]  # fmt: skip
+    assert (look(database, ids[0]).state, database.count("dead_letters")) == (JobState.FAILED, 2)
+    database.rows("UPDATE {s}.redrive_operations SET next_at = {s}.clock() WHERE id = %s", named)
+    assert turn(link).redriven == 1  # type: ignore[union-attr]
+    assert look(database, ids[2]).state is JobState.READY
+
+
+def test_of_two_redrives_that_chose_a_job_the_first_puts_it_back(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """Begun at once, so that neither saw the other: nothing passes by the first one's canaries."""
+    dead(database, link, 3)
+    with database.engine().begin() as other, engine.begin() as connection:
+        options = {"where": DeadFilter(), "by": "me", "reason": "x"}
+        first = preview_redrive(connection, where=DeadFilter()).token
+        database.clock.advance(1)
+        second = preview_redrive(other, where=DeadFilter()).token
+        redrive(connection, acknowledge=first, canary=1, **options)  # type: ignore[arg-type]
+        redrive(other, acknowledge=second, rate=1000, **options)  # type: ignore[arg-type]
+    database.clock.advance(1)
+    turns = [turn(link), turn(link)]
+    assert sorted((done.redriven, done.refused) for done in turns if done) == [(0, 3), (1, 0)]
+    assert database.count("redrive_items WHERE refusal = 'in_redrive'") == 2
 
 
 def test_a_job_that_somebody_holds_waits_for_the_next_turn(database: Database, link: Link, engine: sa.Engine) -> None:

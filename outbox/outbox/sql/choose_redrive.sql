@@ -1,10 +1,12 @@
 -- Purpose: say exactly which jobs a redrive is about, and in which state: how many, of which cause, with what effects, and a fingerprint of
---   all that. With an operation's id, and only if the fingerprint is the expected one, begin that operation with exactly these jobs.
+--   all that and of the terms. With an operation's id, and only if the fingerprint is the expected one, begin that operation with exactly these
+--   jobs, unless it has begun already.
 -- Transition: none
 -- Parameters: job_ids (or NULL: open dead letters by kind, code, queue, tenant, older_than_s, that had failed at until, or now), deadline_at,
 --   include_uncertain, most, operation_id (NULL: look only), expected (or NULL), actor, reason, chosen, rate_per_s, canary, stop_on_same_code,
 --   failure_ratio, ratio_at_least
--- Locks: none but new rows. What changes from here on is seen when each job is put back. Index: those of dead_letters; primary keys.
+-- Locks: none but new rows, and who begins the same operation at once waits for the first. What changes from here on is seen when each job is
+--   put back. Index: those of dead_letters; redrive_items_waiting for each operation that has not ended (they are few); primary keys.
 WITH bounds AS MATERIALIZED (
   SELECT coalesce(CAST(:until AS timestamptz), c.now) AS until, c.now FROM (SELECT {schema}.clock() AS now) AS c
 ), named AS MATERIALIZED (
@@ -22,6 +24,12 @@ WITH bounds AS MATERIALIZED (
     count(*) FILTER (WHERE e.state = 'pending') AS pending, string_agg(concat_ws(' ', e.name, e.state), ',' ORDER BY e.name) AS mark
   FROM {schema}.effects AS e WHERE e.job_id IN (SELECT n.id FROM named AS n)
   GROUP BY e.job_id
+), elsewhere AS MATERIALIZED (
+  -- What waits in another redrive already, whose canaries and pace this one would pass by.
+  SELECT i.job_id, string_agg(i.operation_id::text, ',' ORDER BY i.operation_id) AS operations
+  FROM {schema}.redrive_operations AS r JOIN {schema}.redrive_items AS i ON i.operation_id = r.id AND i.state = 'waiting'
+  WHERE r.ended_at IS NULL
+  GROUP BY i.job_id
 ), picked AS MATERIALIZED (
   SELECT j.id, j.kind, j.tenant, j.logical_key, j.state, j.attempt_count, j.last_error_code AS code, j.finished_at,
     coalesce(a.confirmed, 0) AS confirmed, coalesce(a.uncertain, 0) AS uncertain, coalesce(a.pending, 0) AS pending,
@@ -33,17 +41,21 @@ WITH bounds AS MATERIALIZED (
       WHEN coalesce(CAST(:deadline_at AS timestamptz), j.deadline_at) <= b.now THEN 'expired'
       WHEN j.last_error_code = 'effect_on_hold' AND coalesce(a.uncertain, 0) + coalesce(a.pending, 0) > 0
         AND NOT CAST(:include_uncertain AS boolean) THEN 'effect_on_hold'
+      WHEN CAST(:job_ids AS uuid[]) IS NULL AND w.job_id IS NOT NULL THEN 'in_redrive'
       WHEN CAST(:job_ids AS uuid[]) IS NULL AND j.attempt_count = 0
         AND EXISTS (SELECT 1 FROM {schema}.joins AS s WHERE s.job_id = j.id AND s.outcome IS DISTINCT FROM 'started') THEN 'set_unmet'
     END AS refusal,
-    concat_ws('|', j.id, j.state, j.attempt_count, j.last_error_code, extract(epoch FROM j.finished_at), encode(j.payload_digest, 'hex'), a.mark)
-      AS mark
-  FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id CROSS JOIN bounds AS b
+    concat_ws('|', j.id, j.state, j.attempt_count, j.last_error_code, extract(epoch FROM j.finished_at), encode(j.payload_digest, 'hex'), a.mark,
+      'erased ' || j.payload_erased_at, 'discarded ' || (SELECT d.discarded_at FROM {schema}.dead_letters AS d WHERE d.job_id = j.id),
+      'waits in ' || w.operations) AS mark
+  FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id LEFT JOIN elsewhere AS w ON w.job_id = j.id
+    CROSS JOIN bounds AS b
   WHERE CAST(:job_ids AS uuid[]) IS NOT NULL OR j.state = 'failed'
 ), stamp AS MATERIALIZED (
   -- Sums of two hashes: the same whatever the order, and no text of all jobs is held.
   SELECT count(*) AS total, left(encode(sha256(convert_to(concat_ws('/', count(*), sum(hashtextextended(p.mark, 0)::numeric),
-    sum(hashtextextended(p.mark, 1)::numeric)), 'UTF8')), 'hex'), 32) AS fingerprint
+    sum(hashtextextended(p.mark, 1)::numeric), CAST(:include_uncertain AS boolean), extract(epoch FROM CAST(:deadline_at AS timestamptz))), 'UTF8')),
+    'hex'), 32) AS fingerprint
   FROM picked AS p
 ), begun AS (
   INSERT INTO {schema}.redrive_operations (id, actor, reason, chosen, by_ids, fingerprint, rate_per_s, canary, stop_on_same_code, failure_ratio,
@@ -55,6 +67,7 @@ WITH bounds AS MATERIALIZED (
   FROM stamp AS s CROSS JOIN bounds AS b
   WHERE CAST(:operation_id AS uuid) IS NOT NULL AND s.total BETWEEN 1 AND CAST(:most AS integer)
     AND (CAST(:expected AS text) IS NULL OR s.fingerprint = CAST(:expected AS text))
+  ON CONFLICT (id) DO NOTHING
   RETURNING id
 ), items AS (
   -- Canaries are taken from those that can be put back.
@@ -75,6 +88,7 @@ WITH bounds AS MATERIALIZED (
   RETURNING id
 )
 SELECT s.total, s.fingerprint, b.until, EXISTS (SELECT 1 FROM begun) AS begun,
+  EXISTS (SELECT 1 FROM {schema}.redrive_operations AS r WHERE r.id = CAST(:operation_id AS uuid)) AS has_begun_before,
   (SELECT count(*) FROM picked AS p WHERE p.confirmed > 0) AS with_confirmed, (SELECT count(*) FROM picked AS p WHERE p.uncertain > 0) AS with_uncertain,
   (SELECT count(*) FROM picked AS p WHERE p.pending > 0) AS with_pending,
   (SELECT json_agg(r) FROM (SELECT p.refusal, count(*) AS jobs FROM picked AS p WHERE p.refusal IS NOT NULL GROUP BY p.refusal ORDER BY 1) AS r) AS refusals,

@@ -3,8 +3,9 @@
 --   that once more still finds this job. What can't be put back is refused with the reason, and stays as it is.
 -- Transition: redrive: failed | cancelled -> ready (outbox row inserted, owed)
 -- Parameters: operation_id, job_ids, patient (false: jobs that somebody holds are left for the next turn)
--- Locks: the job rows in id order, waiting or SKIP LOCKED; an ended job has no outbox row, and the new one is nobody else's yet. Then its items
---   and its dead letter. The clock is read behind the locks. Index: primary keys.
+-- Locks: the job rows in id order, waiting or SKIP LOCKED; an ended job has no outbox row, and the new one is nobody else's yet. Then its dead
+--   letter, waiting, so that of a redrive and a discard one comes first; then its items. The clock is read behind the jobs' locks.
+--   Index: primary keys, redrive_items_job.
 WITH named AS MATERIALIZED (
   SELECT i.job_id, i.attempt_count, i.finished_at, i.new_payload, r.id AS operation_id, r.by_ids, r.include_uncertain,
     r.deadline_at, r.actor, r.reason
@@ -18,25 +19,40 @@ WITH named AS MATERIALIZED (
   WHERE NOT CAST(:patient AS boolean) AND j.id = ANY (ARRAY(SELECT n.job_id FROM named AS n)) ORDER BY j.id FOR UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
   SELECT * FROM waited UNION ALL SELECT * FROM tried
-), judged AS MATERIALIZED (
+), fitting AS MATERIALIZED (
   SELECT n.*, h.state AS from_state, h.last_error_code, h.payload, h.cancel_requested_by, h.cancel_reason, c.now,
     CASE
       WHEN h.id IS NULL THEN 'gone'
       WHEN h.state = 'succeeded' THEN 'succeeded'
       WHEN h.state NOT IN ('failed', 'cancelled') AND n.finished_at IS NULL THEN 'not_ended'
       WHEN h.state NOT IN ('failed', 'cancelled') OR (h.attempt_count, h.finished_at) IS DISTINCT FROM (n.attempt_count, n.finished_at) THEN 'changed'
-      WHEN NOT n.by_ids AND EXISTS (SELECT 1 FROM {schema}.dead_letters AS d WHERE d.job_id = h.id AND d.discarded_at IS NOT NULL) THEN 'discarded'
       WHEN h.payload_erased_at IS NOT NULL THEN 'payload_erased'
       -- A defect, which would break the whole statement.
       WHEN EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = h.id) THEN 'outbox_row'
       WHEN coalesce(n.deadline_at, h.deadline_at) <= c.now THEN 'expired'
       WHEN h.last_error_code = 'effect_on_hold' AND NOT n.include_uncertain
         AND EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = h.id AND e.state IN ('uncertain', 'pending')) THEN 'effect_on_hold'
+      -- Of two that have chosen it, the first one puts it back.
+      WHEN NOT n.by_ids AND EXISTS (
+        SELECT 1 FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+        WHERE i.job_id = h.id AND i.state = 'waiting' AND i.operation_id < n.operation_id AND r.ended_at IS NULL) THEN 'in_redrive'
       WHEN NOT n.by_ids AND h.attempt_count = 0
         AND EXISTS (SELECT 1 FROM {schema}.joins AS s WHERE s.job_id = h.id AND s.outcome IS DISTINCT FROM 'started') THEN 'set_unmet'
     END AS refusal
   FROM named AS n LEFT JOIN held AS h ON h.id = n.job_id CROSS JOIN (SELECT {schema}.clock() AS now WHERE (SELECT count(*) FROM held) >= 0) AS c
   WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = n.job_id)
+), letters AS (
+  -- Its condition is asked again of a letter that was waited for: one that a person has closed by then stays.
+  DELETE FROM {schema}.dead_letters AS d
+  WHERE d.job_id = ANY (ARRAY(SELECT f.job_id FROM fitting AS f WHERE f.refusal IS NULL))
+    AND (d.discarded_at IS NULL OR (SELECT bool_or(f.by_ids) FROM fitting AS f))
+  RETURNING d.job_id
+), judged AS MATERIALIZED (
+  SELECT f.operation_id, f.job_id, f.attempt_count, f.finished_at, f.new_payload, f.deadline_at, f.actor, f.reason, f.from_state,
+    f.last_error_code, f.payload, f.cancel_requested_by, f.cancel_reason, f.now,
+    CASE WHEN f.refusal IS NULL AND EXISTS (SELECT 1 FROM {schema}.dead_letters AS d WHERE d.job_id = f.job_id)
+      AND f.job_id <> ALL (ARRAY(SELECT l.job_id FROM letters AS l)) THEN 'discarded' ELSE f.refusal END AS refusal
+  FROM fitting AS f
 ), redriven AS (
   UPDATE {schema}.jobs AS j
   SET state = 'ready', run_at = g.now, finished_at = NULL, deadline_at = coalesce(g.deadline_at, j.deadline_at),
@@ -50,8 +66,6 @@ WITH named AS MATERIALIZED (
   INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at)
   SELECT r.id, r.queue, r.tenant, r.run_at - r.priority * interval '1 minute', r.run_at, r.deadline_at FROM redriven AS r
   RETURNING job_id
-), letters AS (
-  DELETE FROM {schema}.dead_letters AS d WHERE d.job_id = ANY (ARRAY(SELECT r.id FROM redriven AS r)) RETURNING d.job_id
 ), ticked AS (
   UPDATE {schema}.redrive_items AS i
   SET refusal = g.refusal, state = CASE WHEN g.refusal IS NULL THEN 'redriven' ELSE 'refused' END,
