@@ -76,6 +76,23 @@ def test_a_write_names_the_call_that_it_has_seen(database: Database, link: Link,
     assert state_of(database) == ("pending", 2)
 
 
+@pytest.mark.parametrize("settled", ["confirmed", "not_done"])
+def test_what_is_settled_stays_so(database: Database, link: Link, connection: sa.Connection, settled: str) -> None:
+    """Whoever has seen the same call before is told that it is settled since, without an error of the database."""
+    (mine,) = running(database, link)
+    book, call = book_of(database, mine), uuid4()
+    book.begin(connection, DIGEST, call)
+    if settled == "confirmed":
+        assert book.confirm(connection, call, "send", DONE).written
+        late = [book.again(connection, call, uuid4())]
+    else:
+        assert book.leave(connection, call, EffectState.NOT_DONE, "c", "m").written
+        late = [book.confirm(connection, call, "send", DONE)]
+    late.append(book.leave(connection, call, EffectState.UNCERTAIN, "c", "m"))
+    assert [(answer.held, answer.written) for answer in late] == [(True, False)] * 2
+    assert state_of(database) == (settled, 1)
+
+
 @pytest.mark.parametrize("lost_to", ["the next attempt", "nobody yet"])
 def test_a_stale_token_writes_nothing(database: Database, link: Link, connection: sa.Connection, lost_to: str) -> None:
     """Neither a beginning nor an end: the ledger shows the same before and after."""

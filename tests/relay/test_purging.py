@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from outbox.leasing import Ability, Worker, claim
 from outbox.retention import Stretch, rules_of
 from outbox.retention_settings import RetentionSettings
 from outbox.settings import load
@@ -117,3 +118,39 @@ def test_a_relay_purges_only_where_it_is_told(database: Any, prefix: str, start:
     start(told)
     eventually(lambda: [thread.name for thread in threading.enumerate()].count("outbox-relay-purge") == 1)
     eventually(lambda: database.count("jobs") == 0, within_s=30)
+
+
+_HELD_UP = """
+CREATE TABLE public.go ();
+CREATE FUNCTION public.wait_for_go() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  WHILE NOT EXISTS (SELECT FROM public.go) LOOP PERFORM pg_sleep(0.02); END LOOP;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER held_up AFTER DELETE ON {s}.jobs EXECUTE FUNCTION public.wait_for_go();
+"""
+_PURGING = """
+SELECT pid, query_start FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'outbox-relay/%' AND wait_event = 'PgSleep'
+"""
+
+
+def test_a_purge_that_hangs_keeps_nothing_else_waiting(
+    database: Any, prefix: str, amqp_url: str, start: Any, submit: Any, broker: Any, eventually: Any
+) -> None:
+    """While one of its statements goes on and on, hints go out and leases are taken back."""
+    database.rows(_ENDED)
+    database.rows(_HELD_UP)
+    general: dict[str, Any] = {"env": {}, "database_url": database.url, "amqp_url": amqp_url, "amqp_prefix": prefix}
+    start(load(**general, retention={"cancelled": "30d"}))
+    held = eventually(lambda: database.rows(_PURGING))
+    [job] = submit(1)
+    assert eventually(broker.hints) == [job]
+    link = database.link()
+    assert claim(link, [UUID(job)], [Ability("test.noop", 1, 60, 3, "h")], Worker("w", "h", "1"))
+    database.rows("UPDATE {s}.outbox SET lease_expires_at = {s}.clock(), due_at = {s}.clock()")
+    assert eventually(broker.hints) == [job]
+    assert database.value("SELECT outcome FROM {s}.attempts WHERE job_id = %s", job) == "lease_lost"
+    assert database.rows(_PURGING) == held
+    database.rows("INSERT INTO public.go DEFAULT VALUES")
+    eventually(lambda: not database.count("jobs WHERE kind = 'test.old'"))
