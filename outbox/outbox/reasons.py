@@ -122,6 +122,8 @@ def _held(job: JobView, around: Surroundings) -> Finding:
 def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
     ahead, until = span(_seconds(now, owed.due_at)), owed.due_at
     reason = _reason(owed)
+    if job.run_at >= owed.due_at and owed.last_error not in {NO_HANDLER, UNKNOWN_KEY}:
+        reason = None  # nobody has put it off: it is not its time yet, whatever was said of the row
     if reason is None and job.attempt_count and job.run_at > now:
         error = "" if job.last_error is None else f" (it ended with {printable(job.last_error.code)})"
         text = f"its next try: attempt {job.attempt_count} is over{error}, tried again in {ahead}"

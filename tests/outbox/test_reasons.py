@@ -86,6 +86,23 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         [Reason.NOT_DUE],
     ),
     (
+        job(owed=owed(Phase.OWED, 5, last_error="the row was mended"), run_at=NOW + timedelta(seconds=5)),
+        STAFFED,
+        "its time: ready, due in 5.0 s",
+        [Reason.NOT_DUE],
+    ),
+    (
+        job(
+            owed=owed(Phase.OWED, 5, last_error="the row was lost"),
+            attempt_count=1,
+            run_at=NOW + timedelta(seconds=5),
+            last_error=error("Timeout"),
+        ),
+        STAFFED,
+        "its next try: attempt 1 is over (it ended with Timeout), tried again in 5.0 s",
+        [Reason.RETRY_WAITS],
+    ),
+    (
         job(owed=owed(Phase.OWED, 90), deadline_at=NOW + timedelta(seconds=30)),
         STAFFED,
         "its time: ready, due in 1 min 30 s",

@@ -23,7 +23,9 @@ from outbox_schemas import CancelResult, JobState
 
 __all__ = ["cancel_command"]
 
-_SPAN = re.compile(r"(\d{1,9})(s|m|h|d)")
+_SPAN = re.compile(r"([0-9]{1,9})(s|m|h|d)")
+# No job is older than the least instant that the tables hold.
+_LONGEST = timedelta(days=18_250)
 _FILTERS = ("kind", "queue", "tenant", "state", "older_than", "created_before")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -36,7 +38,10 @@ class _Span(click.ParamType[timedelta]):
         found = _SPAN.fullmatch(str(value))
         if found is None:
             self.fail("must be a whole number and a unit: 90s, 15m, 2h, 30d", param, ctx)
-        return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+        age = timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+        if age > _LONGEST:
+            self.fail(f"must be at most {_LONGEST.days}d", param, ctx)
+        return age
 
 
 class _Instant(click.ParamType[datetime]):

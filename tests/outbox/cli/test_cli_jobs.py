@@ -156,6 +156,13 @@ def test_cancel_of_what_has_ended_otherwise(run: Any, engine: Engine, database: 
     assert "had ended already: succeeded" in shown
 
 
+@pytest.mark.parametrize("span", ["999999999d", "999999999h", "20000d", "\u0669s"])
+def test_cancel_refuses_an_age_that_no_job_has(run: Any, span: str) -> None:
+    """A matter of usage, not a defect: there is no such instant."""
+    code, _, complaint = run("jobs", "cancel", "--older-than", span, "--preview")
+    assert (code, "older-than" in complaint) == (2, True)
+
+
 def test_cancel_needs_who_and_why(run: Any, engine: Engine) -> None:
     """Without a name and a reason nothing is cancelled; an unknown job has exit code 1."""
     job = str(submit(engine, "k"))
