@@ -17,6 +17,7 @@ from outbox.hiding import Hidden
 from outbox.leasing import Beat, Claimed, Lease
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.job import Job
+from outbox_consumer.retry import plain
 from outbox_schemas import Reached
 
 __all__ = ["Entry", "LeaseBook"]
@@ -67,6 +68,12 @@ class Entry:
     def is_first(self) -> bool:
         """Whether it is the job's first attempt, or the first one since its last redrive."""
         return self.claimed.attempt == self.claimed.budget_start + 1
+
+    @property
+    def is_too_old(self) -> bool:
+        """Whether no try may start any more: the job waited for this one beyond its handler's `max_age`."""
+        age_s = self.claimed.age_s
+        return age_s is not None and age_s >= plain(self.handler.retry).max_age.total_seconds()
 
     @property
     def started_s(self) -> float | None:

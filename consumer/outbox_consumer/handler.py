@@ -48,7 +48,8 @@ class BaseHandler(Generic[P]):
         `upgrades` lift. Others are left to other consumers.
         handler_version: what the history shows; raise it with each change of meaning.
         effect_key_lifetime: for how long the other side of `job.effect()` honours an idempotency key, where it forgets
-            them: an effect is not sent again blindly after that. It must outlast all retries. None: it never forgets.
+            them: an effect is not sent again blindly after that. It must outlast all retries (`max_age` of `retry` and
+            one more `max_runtime`). None: it never forgets.
         abstract: True in a class's own body keeps it from being loaded with its module; subclasses don't inherit it.
     """
 

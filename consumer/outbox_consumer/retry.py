@@ -79,13 +79,13 @@ class RetryPolicy:
         return min(max(drawn, at_least_s if math.isfinite(at_least_s) else 0.0), self.cap.total_seconds())
 
     def longest_course(self, max_runtime: timedelta) -> timedelta:
-        """Return the longest time from a job's first claim to the end of its last attempt, each within `max_runtime`:
-        all waits and runs, or `max_age` and the run that starts just before it. A redrive begins anew.
+        """Return the longest time from a job's first claim to the end of its last attempt: `max_age`, and the run that
+        starts just before it. A redrive begins anew.
+
+        Nothing else bounds it: a submission may allow more attempts than the policy, and between two of them a job
+        waits for its turn, too.
         """
-        waits_s = sum(self.longest_wait_s(failures) for failures in range(1, self.max_attempts))
-        throttled = (self.max_throttled - 1) * (self.cap + max_runtime)
-        until_last = timedelta(seconds=waits_s) + throttled + (self.max_attempts - 1) * max_runtime
-        return min(until_last, self.max_age) + max_runtime
+        return self.max_age + max_runtime
 
     def exhausted(self, charged: int, max_attempts: int) -> bool:
         """Tell whether `charged` attempts use up `max_attempts`, the limit that the job itself carries since its

@@ -36,6 +36,7 @@ from outbox_consumer.registry import Lane, Registry, lane_of
 from outbox_consumer.slots import Slots, ThreadSlots
 from outbox_consumer.tasks import LoopSlots
 from outbox_consumer.timekeeper import Timekeeper
+from outbox_schemas import FailedBecause
 
 __all__ = ["Consumer"]
 
@@ -258,6 +259,11 @@ class Consumer:
         return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
 
     def _deliver(self, entries: Sequence[Entry]) -> None:
+        # A backlog or a pause may have held them for longer than any policy could foresee.
+        too_old = [entry for entry in entries if entry.is_too_old]
+        if too_old:
+            self._ender.put([Ending(entry, How.FAIL, because=FailedBecause.AGE_EXHAUSTED) for entry in too_old])
+            entries = [entry for entry in entries if not entry.ending]
         if len(self._slots) == 1:
             for slots in self._slots.values():
                 slots.submit(entries)

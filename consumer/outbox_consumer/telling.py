@@ -39,7 +39,7 @@ class Telling:
 
     def _say(self, level: int, event: str, item: Ending, *, wait_s: float | None = None) -> None:
         claimed, failure = item.entry.claimed, item.failure
-        code = failure.code if failure is not None else "none"
+        code = failure.code if failure is not None else str(item.because or "none")
         facts: dict[str, Any] = {
             "job": claimed.lease.job_id,
             "kind": claimed.kind,

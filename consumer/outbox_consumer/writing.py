@@ -59,7 +59,7 @@ def _fail_or_retry(link: Link, endings: Sequence[Ending]) -> dict[UUID, Outcome]
 def _fail(link: Link, endings: Sequence[Ending]) -> dict[UUID, Outcome]:
     written = ending.fail(
         link,
-        [(item.entry.lease, item.failure or UNSTORABLE) for item in endings],
+        [(item.entry.lease, item.failure) for item in endings],
         [item.entry.course for item in endings],
         because=[item.because or FailedBecause.TERMINAL for item in endings],
     )

@@ -150,13 +150,13 @@ def park(link: Link, attempts: Sequence[tuple[Lease, str]], *, pause_s: float = 
 
 def fail(
     link: Link,
-    attempts: Sequence[tuple[Lease, Failure]],
+    attempts: Sequence[tuple[Lease, Failure | None]],
     courses: Sequence[Course] = (),
     *,
     because: Sequence[FailedBecause] = (),
 ) -> set[UUID]:
     """End attempts and their jobs; they wait for a person. `because` says of each why it is not tried again; without
-    it, because the attempt said so.
+    it, because the attempt said so. An attempt that never started has no failure: its job keeps the last error.
     """
     return _ids(
         link,
@@ -222,10 +222,10 @@ def _course_columns(courses: Sequence[Course]) -> dict[str, list[Any]]:
     }
 
 
-def _failure_columns(failures: Sequence[Failure]) -> dict[str, list[str | None]]:
+def _failure_columns(failures: Sequence[Failure | None]) -> dict[str, list[str | None]]:
     return {
-        "error_classes": [failure.error_class for failure in failures],
-        "error_codes": [failure.code for failure in failures],
-        "error_messages": [failure.message for failure in failures],
-        "tracebacks": [failure.traceback for failure in failures],
+        "error_classes": [None if failure is None else failure.error_class for failure in failures],
+        "error_codes": [None if failure is None else failure.code for failure in failures],
+        "error_messages": [None if failure is None else failure.message for failure in failures],
+        "tracebacks": [None if failure is None else failure.traceback for failure in failures],
     }

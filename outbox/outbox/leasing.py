@@ -69,7 +69,8 @@ class Lease(NamedTuple):
 
 class Claimed(NamedTuple):
     """A job under a lease. `charged` counts this attempt and the earlier ones that use up a try; attempts numbered up
-    to `budget_start` came before the last redrive; `deadline_s` is what was left until the deadline, in seconds.
+    to `budget_start` came before the last redrive; `deadline_s` is what was left until the deadline, in seconds;
+    `age_s` is how long ago the first of the other attempts since then was claimed, None if there was none.
 
     A tuple, as `Lease` is: thousands are made each second, and a frozen dataclass takes several times as long. The
     claim's columns stand in this order.
@@ -91,6 +92,7 @@ class Claimed(NamedTuple):
     budget_start: int
     deadline_s: float | None
     payload_text: str
+    age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

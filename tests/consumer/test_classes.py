@@ -116,6 +116,30 @@ def test_a_job_that_is_too_old_is_not_tried_again(desk: Desk) -> None:
     assert row(desk, job_id) == ("age_exhausted", "throttled", 3, 2)
 
 
+def test_no_try_starts_past_the_maximum_age(desk: Desk) -> None:
+    """A job that a backlog or a pause has held beyond its age is not run any more; it keeps its last error."""
+    ran: list[int] = []
+
+    def handle(job: Any, _payload: Any) -> None:
+        ran.append(job.attempt)
+        raise RetryableError(code="busy")
+
+    policy = RetryPolicy(max_age=timedelta(minutes=10), base=timedelta(minutes=5))
+    desk.database.clock.stop()
+    first = desk.start(handler(handle, retry=policy))
+    [job_id] = desk.submit("a")
+    until(lambda: desk.outcomes(job_id) == ["retried"])
+    first.stop()
+    desk.database.clock.advance(601)
+    desk.start(handler(handle, retry=policy))
+    desk.done(1, "failed")
+    assert ran == [1]
+    assert row(desk, job_id) == ("age_exhausted", "busy", 2, 0)
+    query = "SELECT outcome, reached, failed_because, error_code FROM {s}.attempts WHERE job_id = %s AND number = 2"
+    assert desk.database.rows(query, job_id) == [("failed", "claimed", "age_exhausted", None)]
+    assert check_invariants(desk.database) == []
+
+
 @pytest.mark.parametrize("wait_s", [5, 3600])
 def test_no_try_starts_past_the_deadline(desk: Desk, wait_s: float) -> None:
     """If the next try can't start before it, the job fails now; the attempt keeps its own error."""

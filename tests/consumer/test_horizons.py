@@ -8,26 +8,50 @@ from typing import Any
 
 import pytest
 
-from outbox_consumer import RetryPolicy
+from outbox import redrive
+from outbox_consumer import RetryableError, RetryPolicy
 from outbox_consumer.horizons import check_inbox_keys
 from outbox_consumer.registry import Registry
 from outbox_consumer.runtime import Consumer
 from outbox_schemas import HandlerError, SettingsError
 from support.consuming import Desk, handler
+from support.waiting import until
 
-POLICY = RetryPolicy(max_attempts=3, max_throttled=1, base=timedelta(seconds=40))
+POLICY = RetryPolicy(max_attempts=3, max_throttled=1, base=timedelta(seconds=40), max_age=timedelta(seconds=240))
 SHORT: dict[str, Any] = {"max_runtime": 60, "retry": POLICY}
 
 
-def test_the_longest_course_counts_all_waits_and_runs() -> None:
-    """Three runs of a minute, longest waits of 40 and 80 seconds between them, what throttling adds, and no more than
-    the maximum age.
-    """
+def test_the_longest_course_is_bounded_by_age_alone() -> None:
+    """Attempts and waits bound nothing: a submission may allow more of them, and jobs wait in backlogs and pauses."""
     minute = timedelta(minutes=1)
-    assert POLICY.longest_course(minute) == timedelta(seconds=3 * 60 + 40 + 80)
-    throttled = replace(POLICY, max_throttled=3, cap=timedelta(seconds=60))
-    assert throttled.longest_course(minute) == timedelta(seconds=3 * 60 + 40 + 60 + 2 * (60 + 60))
-    assert replace(throttled, max_age=timedelta(seconds=300)).longest_course(minute) == timedelta(seconds=360)
+    assert POLICY.longest_course(minute) == timedelta(seconds=240 + 60)
+    assert replace(POLICY, max_attempts=1).longest_course(minute) == timedelta(seconds=240 + 60)
+
+
+def test_a_try_after_its_keys_are_forgotten_does_not_run(desk: Desk) -> None:
+    """Whatever attempts its submission allows, and however long it is held up: no try of a job that a consumer accepts
+    starts once an inbox key that an earlier one took may be gone.
+    """
+    keep_s = POLICY.longest_course(timedelta(seconds=60)).total_seconds()
+    ran: list[int] = []
+
+    def handle(job: Any, _payload: Any) -> None:
+        ran.append(job.attempt)
+        raise RetryableError
+
+    tested = handler(handle, retry=replace(POLICY, base=timedelta(0), cap=timedelta(0)), lease=60, max_runtime=60)
+    check_inbox_keys([tested], keep_s)
+    desk.database.clock.stop()
+    [job_id] = desk.submit("a", max_attempts=1000)
+    first = desk.start(tested, concurrency=1)
+    until(lambda: len(ran) > 5)
+    assert first.stop()
+    before = len(ran)
+    desk.database.clock.advance(keep_s)
+    desk.start(tested)
+    desk.done(1, "failed")
+    assert len(ran) == before
+    assert desk.database.value("SELECT failed_because FROM {s}.jobs WHERE id = %s", job_id) == "age_exhausted"
 
 
 def test_a_key_that_retries_outlive_is_refused_with_the_handler() -> None:
@@ -67,6 +91,9 @@ def test_a_forgotten_key_parks_the_job_instead(desk: Desk) -> None:
     [job_id] = desk.submit("a")
     desk.start(tested)
     desk.done(1, "failed")
+    with desk.database.engine().begin() as connection:
+        redrive(connection, job_id, by="ada", reason="mended", schema=desk.database.schema)
+    until(lambda: desk.outcomes(job_id) == ["failed", "failed"])
     assert len(sent) == 1
     assert desk.last_error(job_id)[1] == "effect_on_hold"
     assert "effect_key_lifetime" in desk.last_error(job_id)[2]

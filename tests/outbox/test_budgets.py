@@ -9,7 +9,7 @@ import pytest
 
 from outbox import redrive
 from outbox.budgets import NOTHING_SPENT, Spent, spent, spent_within
-from outbox.ending import Failure, fail, park, retry
+from outbox.ending import Failure, fail, hand_back, park, retry
 from outbox.keeping import recover_leases
 from outbox.leasing import Ability, claim
 from outbox.link import Link
@@ -149,6 +149,28 @@ def test_time_spent_waiting_for_a_key_is_no_age(database: Database, link: Link) 
     assert [lost.state for lost in recover_leases(link)] == [JobState.READY]
     database.clock.advance(LEASE_S)
     assert spent(link, [job_id])[job_id].age_s == 2 * LEASE_S + 1
+
+
+def test_no_age_begins_with_what_was_handed_back(database: Database, link: Link) -> None:
+    """What was claimed and given back unstarted has all its time before it, in every place that asks."""
+    database.clock.stop()
+    (job_id,) = submit(database)
+    ability = Ability("test.note", 1, LEASE_S, 9, "h", 100)
+    ages = []
+    for wait_s in (1000, 30):
+        release_all(link)
+        (claimed,) = take(link, [job_id], [ability])
+        ages.append(claimed.age_s)
+        assert hand_back(link, [claimed.lease]) == {job_id}
+        database.clock.advance(wait_s)
+    assert spent(link, [job_id]) == {job_id: Spent(0, 0, 30.0)}
+    release_all(link)
+    ages += [claimed.age_s for claimed in take(link, [job_id], [ability])]
+    database.clock.advance(LEASE_S + 1)
+    assert [lost.state for lost in recover_leases(link)] == [JobState.READY]
+    release_all(link)
+    ages += [claimed.age_s for claimed in take(link, [job_id], [ability])]
+    assert ages == [None, None, None, LEASE_S + 1]
 
 
 def test_refused_writes_are_kept_up_to_a_bound(database: Database, link: Link) -> None:

@@ -105,6 +105,13 @@ SELECT id,
 FROM {s}.jobs WHERE state <> 'succeeded'
 """
 
+_FILL_ATTEMPTS = """
+INSERT INTO {s}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, claimed_at,
+  ended_at, outcome)
+SELECT id, 1, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'succeeded' FROM {s}.jobs
+WHERE state = 'succeeded' LIMIT 20000
+"""
+
 
 # What a vacuum leaves behind that finds no live row, in the moment before work comes.
 _EMPTIED = """
@@ -121,6 +128,7 @@ def full(database: Database) -> Database:
         database.rows(f"ALTER TABLE {{s}}.{table} SET (autovacuum_enabled = off)")
     database.rows(_FILL_JOBS, 2 * ROWS)
     database.rows(_FILL_OUTBOX)
+    database.rows(_FILL_ATTEMPTS)
     return database
 
 

@@ -4,7 +4,7 @@
 -- Parameters: job_ids; queues (those that the caller works for, or NULL for all); kinds, versions, leases_s, max_attempts, handler_versions, max_ages_s
 --   (one row per kind and version); key_ids; owner, host, worker_version
 -- Locks: outbox rows in id order, SKIP LOCKED, then their job rows. due_at tells due_leases when to look at the lease: it must be set here.
--- Index: both primary keys; arrays from sub-selects keep the planner to nested loops whatever the tables' sizes, and coalesce keeps it
+-- Index: both primary keys, and attempts_pkey for jobs that were tried before; arrays from sub-selects keep the planner to nested loops whatever the tables' sizes, and coalesce keeps it
 --   from outbox_released, where it would walk everybody's hints, dead ones included. The outbox rows meet what was claimed by an array of
 --   one: no hash or merge join can do that, and such a join turns into a walk through the whole table when statistics stem from a moment
 --   in which it was empty. The limit leaves nothing out; the planner, which can't know it, expects a row or so, and probes for each.
@@ -40,5 +40,8 @@ WITH able AS MATERIALIZED (
 SELECT c.id, c.lease_token, c.lease_s, c.tenant, c.kind, c.logical_key, c.version, c.queue, c.attempt_count,
   c.attempt_count - c.uncharged_attempts AS charged, c.max_attempts, c.run_at, c.deadline_at, c.created_at, c.correlation_id,
   c.budget_start, CAST(extract(epoch FROM c.deadline_at - c.lease_started_at) AS float8) AS deadline_s,
-  c.payload::text AS payload_text
+  c.payload::text AS payload_text,
+  CASE WHEN c.attempt_count > c.budget_start + 1 THEN (
+    SELECT CAST(extract(epoch FROM c.lease_started_at - min(a.claimed_at)) AS float8) FROM {schema}.attempts AS a
+    WHERE a.job_id = c.id AND a.number > c.budget_start AND a.outcome <> 'handed_back') END AS age_s
 FROM claimed AS c

@@ -1,6 +1,7 @@
 -- Purpose: end attempts and their jobs in failure, if their tokens still own them; the jobs wait for a person from now on.
 -- Transition: fail: running -> failed (outbox row deleted)
--- Parameters: job_ids, tokens, error_classes, error_codes, error_messages, tracebacks, reasons (why there is no further try); started_s, reached,
+-- Parameters: job_ids, tokens, error_classes, error_codes, error_messages, tracebacks (all NULL for an attempt without an error of its own:
+--   the job keeps its last one), reasons (why there is no further try); started_s, reached,
 --   effects (as in retry.sql)
 -- Locks: outbox rows in id order, waiting; then their job rows. Index: both primary keys.
 WITH ended AS MATERIALIZED (
@@ -21,7 +22,9 @@ WITH ended AS MATERIALIZED (
     first_error_class = coalesce(j.first_error_class, m.error_class),
     first_error_code = CASE WHEN j.first_error_class IS NULL THEN m.error_code ELSE j.first_error_code END,
     first_error_message = CASE WHEN j.first_error_class IS NULL THEN m.error_message ELSE j.first_error_message END,
-    last_error_class = m.error_class, last_error_code = m.error_code, last_error_message = m.error_message
+    last_error_class = coalesce(m.error_class, j.last_error_class),
+    last_error_code = CASE WHEN m.error_class IS NULL THEN j.last_error_code ELSE m.error_code END,
+    last_error_message = CASE WHEN m.error_class IS NULL THEN j.last_error_message ELSE m.error_message END
   FROM mine AS m JOIN fenced AS f ON f.job_id = m.job_id, (SELECT {schema}.clock() AS now) AS n
   WHERE j.id = m.job_id AND j.state = 'running' AND j.lease_token = m.token
   RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, n.now
