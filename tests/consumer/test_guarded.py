@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
@@ -33,11 +34,25 @@ ORIGIN = Origin(UUID(int=1), None)
         "start   transaction isolation level serializable",
         "PREPARE TRANSACTION 'x'",
         "COMMIT PREPARED 'x'",
+        "/* a /* nested */ comment */ COMMIT",
+        "/* one *//* another */;-- and\n/**/ COMMIT",
     ],
 )
 def test_statements_that_end_a_transaction(statement: str) -> None:
     """Every spelling of an end, or of a new beginning, is seen."""
     assert ends_transaction(statement)
+
+
+@pytest.mark.parametrize("look", [ends_transaction, changes_session])
+def test_looking_at_a_statement_takes_no_longer_than_its_text(look: Callable[[str], bool]) -> None:
+    """However many comments and blanks stand before its first word, and whatever comes of them: nobody's heartbeat
+    waits for it.
+    """
+    for piece in ("/* line */\n", "-- line\n", " ;", "/*", "/**/"):
+        for end in ("SELECT 1", ""):
+            before = time.thread_time()
+            assert not look(piece * 20_000 + end)
+            assert time.thread_time() - before < 5
 
 
 @pytest.mark.parametrize(
