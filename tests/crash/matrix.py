@@ -29,6 +29,8 @@ from outbox.servers.instance import Instance
 from support.servers import RunServers, Template
 
 _SHOWN = 8  # problems of one cell on the screen; all stand in the report
+# A cell mostly waits: for leases to end, and for processes to start on one core each.
+_JOBS = 2 * (os.cpu_count() or 1)
 _DURABLE = {"max_connections": "100"}
 
 
@@ -118,7 +120,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cells", metavar="PATTERN", help="only the cells whose name holds this text or fits it (*?)")
     parser.add_argument("--quick", action="store_true", help="only the cells of the usual test run")
     parser.add_argument("--list", action="store_true", help="name the cells and run none")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="cells that run at once (default 2)")
+    parser.add_argument(
+        "--jobs", type=int, default=_JOBS, metavar="N", help=f"cells that run at once (default {_JOBS})"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the logs of cells that held, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a report")
     return parser.parse_args(arguments)
@@ -131,20 +135,40 @@ def _wanted(cell: Cell, options: argparse.Namespace) -> bool:
 
 
 def _run(cells: Sequence[Cell], run: Callable[[Cell], Outcome], jobs: int) -> list[Outcome]:
-    """Run what can share the machine side by side, then one by one what measures or crashes servers."""
-    shared = [cell for cell in cells if not cell.alone and cell.server is None]
+    """Run side by side what can share the machine, then one by one what measures."""
     outcomes: list[Outcome] = []
+    lock = threading.Lock()
+    ending = threading.Event()
+
+    def go(some: Sequence[Cell]) -> None:
+        for cell in some:
+            if ending.is_set():
+                return
+            outcome = run(cell)
+            with lock:
+                outcomes.append(_tell(outcome, len(outcomes) + 1, len(cells)))
+
     pool = ThreadPoolExecutor(max_workers=max(1, jobs))
     try:
-        for future in as_completed([pool.submit(run, cell) for cell in shared]):
-            outcomes.append(_tell(future.result(), len(outcomes) + 1, len(cells)))
+        for future in as_completed([pool.submit(go, lane) for lane in _lanes(cells)]):
+            future.result()
     finally:
         # After Ctrl-C the cells in progress come to their end, and no other begins.
+        ending.set()
         pool.shutdown(cancel_futures=True)
-    for cell in cells:
-        if cell not in shared:
-            outcomes.append(_tell(run(cell), len(outcomes) + 1, len(cells)))
+    ending.clear()
+    go([cell for cell in cells if cell.alone])
     return outcomes
+
+
+def _lanes(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return what may run side by side; cells that crash the same server take turns, and begin first, as they take
+    longest.
+    """
+    shared = [cell for cell in cells if not cell.alone]
+    servers = sorted({cell.server for cell in shared if cell.server is not None})
+    crashing = [[cell for cell in shared if cell.server == server] for server in servers]
+    return [*crashing, *([cell] for cell in shared if cell.server is None)]
 
 
 def _tell(outcome: Outcome, number: int, total: int) -> Outcome:
