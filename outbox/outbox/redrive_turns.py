@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -106,23 +106,34 @@ def _put_back(link: Link, operation: Any, progress: Progress, ended: _Ended) -> 
         moved = _canaries(link, operation, progress.canaries_open - (operation.canaries_open - ended.canaries))
         _pace(link, operation.id, moved, [])
         return moved, []
-    named = {"operation_id": operation.id}
-    lanes = [Lane(*row) for row in link.run("redrive_lanes", **named, batch=LANES)]
+    lanes = [Lane(*row) for row in link.run("redrive_lanes", operation_id=operation.id, batch=LANES)]
     granted = grants(lanes, operation.now, operation.rate_per_s, room)
-    picked = link.run(
-        "pick_redrive",
-        **named,
-        canaries=False,
-        kinds=[grant.lane.kind for grant in granted],
-        tenants=[grant.lane.tenant for grant in granted],
-        counts=[grant.count for grant in granted],
-        batch=BATCH,
-    )
-    moved = _redriven(link, operation.id, picked)
+    moved = _granted(link, operation.id, granted)
     _pace(link, operation.id, moved, granted)
     taken = {(grant.lane.kind, grant.lane.tenant) for grant in granted}
     others = [lane.free_at for lane in lanes if (lane.kind, lane.tenant) not in taken]
     return moved, [*others, *(grant.free_at for grant in granted)]
+
+
+def _granted(link: Link, operation_id: UUID, granted: Sequence[Grant]) -> list[Any]:
+    """Put back what the lanes may let go. A job that somebody holds keeps none behind it from its turn."""
+    wanted = {(grant.lane.kind, grant.lane.tenant): grant.count for grant in granted}
+    picked = link.run("pick_redrive", operation_id=operation_id, canaries=False, **_columns(wanted), batch=BATCH)
+    moved = _redriven(link, operation_id, picked)
+    if len(moved) < len(picked):
+        gone = Counter((row.kind, row.tenant) for row in moved)
+        left = {lane: count - gone[lane] for lane, count in wanted.items() if count > gone[lane]}
+        others = link.run("pick_free", operation_id=operation_id, **_columns(left), batch=BATCH - len(moved))
+        moved += _redriven(link, operation_id, others)
+    return moved
+
+
+def _columns(lanes: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+    return {
+        "kinds": [kind for kind, _ in lanes],
+        "tenants": [tenant for _, tenant in lanes],
+        "counts": list(lanes.values()),
+    }
 
 
 def _canaries(link: Link, operation: Any, missing: int) -> list[Any]:

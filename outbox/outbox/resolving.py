@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from outbox.cancelling import check_actor
 from outbox.effects import MAX_RESULT_BYTES
 from outbox.link import Link
+from outbox.reading import get_job
 from outbox.sealing.envelope import Identity, hidden
 from outbox.sealing.using import required
 from outbox.sealing.vault import open_payload
@@ -86,7 +87,8 @@ def resolve_effect(
     Raises:
         JobNotFound, EffectNotFound: there is no such job or effect.
         EffectNotOpen: it is settled, or its job runs: wait for that attempt's end.
-        InvalidSubmission: a text or the result is out of bounds, or a result is given for what was not done.
+        InvalidSubmission: a text or the result is out of bounds, or a result is given for what was not done, or for a
+            job that can't run again, since its payload was erased.
         SettingsError, UnknownKey: a result is given, and this process lacks the keys of its sealed job.
     """
     check_actor(by, reason, evidence=evidence)
@@ -119,6 +121,12 @@ def _sealed(connection: sa.Connection, statements: Statements, job_id: UUID, nam
     """Return a result as it is stored: sealed where the job is. Its key never changes, so no lock is needed."""
     rows = statements.run_within(connection, "read_seals", {"job_ids": [job_id]})
     if not rows:
+        job = get_job(connection, job_id, schema=statements.schema)
+        if job is not None and job.payload_erased_at is not None:
+            # It may have been sealed: its key is gone with its payload, and nothing of it may stand in clear.
+            raise NameRefused(
+                "result", "is of no use: the job's payload was erased, so it never runs again; leave it out"
+            )
         return text
     ring = required(f"job {job_id}")
     vault, _ = open_payload(ring, Identity(job_id, rows[0].tenant, rows[0].kind, rows[0].version), rows[0].sealed)

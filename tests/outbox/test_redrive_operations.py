@@ -265,6 +265,42 @@ def test_a_job_that_somebody_holds_waits_for_the_next_turn(database: Database, l
     assert turn(link).redriven == 1  # type: ignore[union-attr]
 
 
+def test_a_job_that_somebody_holds_keeps_none_behind_it_waiting(
+    database: Database, link: Link, engine: sa.Engine
+) -> None:
+    """However slow its lane is, others go in its place, each at its time, and it comes when it is free."""
+    ids = dead(database, link, 4)
+    begin(engine, rate=1)
+    with database.connect(autocommit=False) as other:
+        other.execute(database.sql("SELECT 1 FROM {s}.jobs WHERE id = %s FOR UPDATE", escaped=True), [ids[0]])
+        per_turn = []
+        for _ in range(4):
+            database.clock.advance(1)
+            per_turn.append(turn(link).redriven)  # type: ignore[union-attr]
+        assert per_turn == [1, 1, 1, 0]
+    database.clock.advance(1)
+    assert turn(link).redriven == 1  # type: ignore[union-attr]
+    assert database.count("outbox") == 4
+
+
+def test_an_end_counts_in_one_redrive(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A job that was put back, cancelled before it ran, and put back by another redrive: the success is that one's."""
+    ids = dead(database, link, 1)
+    operations = []
+    for _ in range(2):
+        with engine.begin() as connection:
+            operations.append(redrive(connection, ids, by="me", reason="x").operation_id)
+            if len(operations) == 1:
+                cancel(connection, ids[0], by="you", reason="not now")
+    run_ready(database, link)
+    for _ in range(4):
+        database.clock.advance(20)
+        turn(link)
+    first, second = (read_redrive(link, operation) for operation in operations)
+    assert (first.state, first.succeeded, first.otherwise) == ("done", 0, 1)
+    assert (second.state, second.succeeded, second.otherwise) == ("done", 1, 0)
+
+
 def test_one_relay_at_a_time_advances_it(database: Database, link: Link, engine: sa.Engine) -> None:
     """Many relays: every job is put back once, and none waits for another's turn."""
     ids = dead(database, link, 40)

@@ -73,6 +73,16 @@ def test_not_done(database: Database, link: Link, engine: sa.Engine, on_hold: UU
     ]
 
 
+def test_a_job_that_never_runs_again_gets_no_result(database: Database, engine: sa.Engine, on_hold: UUID) -> None:
+    """Its payload was erased, and with it the key, if it was sealed: nothing of it may stand in clear."""
+    database.rows("UPDATE {s}.jobs SET payload = 'null', payload_erased_at = now()")
+    with engine.begin() as connection:
+        with pytest.raises(NameRefused, match="payload was erased"):
+            resolve_effect(connection, on_hold, "charge", "confirmed", result={"iban": "secret"}, **WHO)
+        assert resolve_effect(connection, on_hold, "charge", "confirmed", **WHO).state is EffectState.CONFIRMED
+    assert database.count("effects WHERE result IS NOT NULL") == 0
+
+
 def test_a_result_that_could_not_be_stored_is_given_afterwards(
     database: Database, engine: sa.Engine, on_hold: UUID
 ) -> None:

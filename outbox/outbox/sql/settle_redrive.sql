@@ -1,10 +1,14 @@
 -- Purpose: note how jobs that a redrive has put back have ended since, and count them.
 -- Transition: none
 -- Parameters: operation_id, batch
--- Locks: items of an operation that the caller holds. Index: redrive_items_open; primary key of jobs.
+-- Locks: items of an operation that the caller holds. Index: redrive_items_open, redrive_items_job; primary key of jobs.
 WITH ended AS MATERIALIZED (
   SELECT i.job_id, j.last_error_code,
-    CASE WHEN j.id IS NULL THEN 'gone' WHEN j.budget_start <> i.attempt_count THEN 'redriven_again' ELSE j.state END AS state
+    CASE WHEN j.id IS NULL THEN 'gone' WHEN j.budget_start <> i.attempt_count THEN 'redriven_again'
+      -- Of a job that was cancelled before it ran and then put back by another redrive, the end is that one's.
+      WHEN EXISTS (SELECT 1 FROM {schema}.redrive_items AS n
+        WHERE n.job_id = i.job_id AND (n.redriven_at, n.operation_id) > (i.redriven_at, i.operation_id)) THEN 'redriven_again'
+      ELSE j.state END AS state
   FROM {schema}.redrive_items AS i LEFT JOIN {schema}.jobs AS j ON j.id = i.job_id
   WHERE i.operation_id = CAST(:operation_id AS uuid) AND i.state = 'redriven'
     AND (j.id IS NULL OR j.budget_start <> i.attempt_count OR j.state IN ('succeeded', 'failed', 'cancelled'))
