@@ -21,11 +21,13 @@ from psycopg import Rollback
 from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from sqlalchemy.orm import Session
 
+from outbox.barriers import Barrier, hit
 from outbox.statements import Statements
 from outbox.writer import ORIGIN_KEY, SCHEMA_KEY, Origin
 from outbox_consumer.errors import TransactionEndedError
 
 __all__ = [
+    "begun_step",
     "changes_session",
     "checked_session",
     "current_transaction",
@@ -139,6 +141,15 @@ def returned_clean(connection: sa.Connection) -> Iterator[sa.Connection]:
         finally:
             if not (connection.closed or connection.invalidated) and connection.info.get(_UNCLEAN):
                 connection.invalidate()
+
+
+@contextmanager
+def begun_step(connection: sa.Connection) -> Iterator[None]:
+    """Begin a transaction for a step in mid-run, and commit it after the block."""
+    with connection.begin():
+        yield
+        hit(Barrier.STEP_BEFORE_COMMIT)
+    hit(Barrier.STEP_AFTER_COMMIT)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from outbox.sealing.vault import Vault
 from outbox.statements import Statements
 from outbox.writer import Origin
 from outbox_consumer.effects.methods import CallsEffects
-from outbox_consumer.guarded import current_transaction, guarded_session, returned_clean
+from outbox_consumer.guarded import begun_step, current_transaction, guarded_session, returned_clean
 from outbox_consumer.retry import RetryPolicy
 from outbox_consumer.retry_budget import RetryBudget, budget_of
 from outbox_schemas import LeaseLost, PayloadError
@@ -195,7 +195,7 @@ class Job(CallsEffects):
         """
         if self._applying:
             raise RuntimeError("job.transaction() in apply() would wait for apply's own lock; use the session given")
-        with returned_clean(self._engine.connect()) as connection, self._counted(), connection.begin():
+        with returned_clean(self._engine.connect()) as connection, self._counted(), begun_step(connection):
             self._pass_fence(connection)
             # The fence's row lock has given the transaction an id.
             mine = current_transaction(connection, self._statements)

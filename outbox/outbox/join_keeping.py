@@ -8,6 +8,7 @@ from uuid import UUID
 
 from psycopg.errors import QueryCanceled
 
+from outbox.barriers import Barrier, hit
 from outbox.link import Link
 from outbox.submission import HELD
 
@@ -130,6 +131,7 @@ def close_joins(link: Link, join_ids: Sequence[UUID], members: _Members | None =
         if end is None:
             break
         place = end
+    hit(Barrier.SETS_AFTER_LOOK)
     return _close(link, ids)
 
 
@@ -140,4 +142,6 @@ def _close(link: Link, ids: list[UUID]) -> int:
         if len(ids) < _LEAST:
             raise
         return _close(link, ids[: len(ids) // 2]) + _close(link, ids[len(ids) // 2 :])
+    if closed:
+        hit(Barrier.SETS_AFTER_CLOSE)
     return sum(row.outcome == "started" for row in closed)

@@ -79,7 +79,9 @@ def begin_rotation(link: Link, ring: KeyProvider, *, by: str, reason: str) -> Ro
     Raises `NameRefused` if `by` or `reason` is empty, unprintable or too long.
     """
     check_actor(by, reason)
-    return _rotation(link.run("begin_rotation", key_ids=_standing(ring), actor=by, reason=reason)[0])
+    begun = _rotation(link.run("begin_rotation", key_ids=_standing(ring), actor=by, reason=reason)[0])
+    hit(Barrier.KEYS_AFTER_BEGIN)
+    return begun
 
 
 def rotate_batch(link: Link, ring: KeyProvider, rotation_id: int, *, batch: int) -> Rotation:

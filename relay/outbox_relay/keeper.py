@@ -103,7 +103,6 @@ class Keeper:
 def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[Step]:
     """Return the steps that only the database's clock decides. `owed` is called when one has owed hints again."""
     watches: dict[Link, LeaseWatch] = {}
-    cadence = Cadence(least_pause_s=RARELY_S)
 
     def leases(link: Link) -> None:
         watch = watches.setdefault(link, LeaseWatch(link))
@@ -123,6 +122,13 @@ def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[
             if len(recovered) < BATCH:
                 return
 
+    return [leases, _deadline_step(counters), _set_step(counters, owed)]
+
+
+def _deadline_step(counters: Counters) -> Step:
+    """Return the step that fails waiting jobs whose deadline has passed."""
+    cadence = Cadence(least_pause_s=RARELY_S)
+
     def deadlines(link: Link) -> None:
         if not cadence.due:
             return
@@ -130,10 +136,12 @@ def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[
             with cadence.full_look():
                 expired = len(expire_deadlines(link, batch=BATCH))
             counters.add("expired", expired)
+            if expired:
+                hit(Barrier.RELAY_AFTER_EXPIRY)
             if expired < BATCH:
                 return
 
-    return [leases, deadlines, _set_step(counters, owed)]
+    return deadlines
 
 
 def _set_step(counters: Counters, owed: Callable[[], None]) -> Step:
@@ -177,6 +185,7 @@ def hint_step(
                 count = recover_hints(link, empty, busy_after_s=settings.rehint_busy_after_s, batch=HINT_BATCH)
             counters.add("recovered_hints", count)
             if count:
+                hit(Barrier.RELAY_AFTER_HINTS)
                 owed()
             if count < HINT_BATCH:
                 return

@@ -8,6 +8,9 @@ from functools import partial
 from typing import Any
 
 from crash import environment, unfenced
+from crash.deciding import effect_resolved_at, redrive_decided_at
+from crash.doubts import DOUBTED
+from crash.keeping import expiry_at, hints_at, sets_at
 from crash.processes import Armed
 from crash.purging import purge_at
 from crash.rotation import rotation_at
@@ -21,7 +24,7 @@ from crash.scripts import (
     relay_in_redrive,
     writer_at,
 )
-from crash.workload import KINDS, LEDGERED, ON_THREADS, Concurrent, Noticed
+from crash.workload import KINDS, LEDGERED, ON_THREADS, Concurrent, Noticed, Stepped
 from outbox.barriers import Barrier
 
 
@@ -70,8 +73,22 @@ _CONSUMER = (
 )
 _PURGE = (_B.PURGE_BEFORE_COMMIT, _B.PURGE_AFTER_COMMIT)
 _ROTATION = (_B.KEYS_BEFORE_COMMIT, _B.KEYS_AFTER_COMMIT)
+# The batch that finds nothing more and ends the rotation.
+_LAST_BATCH = 5
+_SETS = (_B.SETS_AFTER_LOOK, _B.SETS_AFTER_CLOSE)
+_OPERATOR = (_B.OPERATOR_BEFORE_COMMIT, _B.OPERATOR_AFTER_COMMIT)
+_STEP = (_B.STEP_BEFORE_COMMIT, _B.STEP_AFTER_COMMIT)
 _AMID = (_B.CONSUMER_BEFORE_HANDLE, _B.CONSUMER_AFTER_EXTERNAL_EFFECT, _B.CONSUMER_AFTER_HANDLE)
 _EFFECT = (_B.EFFECT_BEFORE_PENDING, _B.EFFECT_AFTER_PENDING, _B.EFFECT_AFTER_SEND, _B.EFFECT_AFTER_CONFIRM)
+# Where an effect is in doubt once; and its attempt is tried again.
+_IN_DOUBT = (
+    _B.EFFECT_BEFORE_LEAVE,
+    _B.EFFECT_AFTER_LEAVE,
+    _B.CONSUMER_AFTER_COMMIT,
+    _B.EFFECT_BEFORE_RECONCILE,
+    _B.EFFECT_AFTER_RECONCILE,
+    _B.EFFECT_BEFORE_AGAIN,
+)
 _WITHOUT_HINTS = (_B.CONSUMER_BROKERLESS_AFTER_RELEASE,)
 _LATER = (_B.CONSUMER_AFTER_HANDLE, _B.CONSUMER_AFTER_APPLY, _B.CONSUMER_AFTER_COMMIT)
 _ON_LOOP = (_B.CONSUMER_BEFORE_EXTERNAL_EFFECT, _B.CONSUMER_AFTER_APPLY)
@@ -88,6 +105,7 @@ QUICK = {
     "consumer.after_apply kill",
     "consumer.brokerless_after_release kill without broker",
     "effect.after_send stop, with key or reconciler",
+    "effect.before_again kill, in doubt",
     "commit's answer lost: apply",
     "checker: fence removed",
 }
@@ -108,8 +126,17 @@ def _barrier_cells() -> Iterable[Cell]:
         yield from (_at(relay_in_recovery, barrier, action) for barrier in _RECOVERY)
         yield from (_at(relay_in_redrive, barrier, action, nth) for barrier in _REDRIVE for nth in (1, 3))
         yield from (_at(canceller_at, barrier, action) for barrier in _CANCEL)
-        yield from (_at(rotation_at, barrier, action, 2) for barrier in _ROTATION)
+        yield _at(rotation_at, _B.KEYS_AFTER_BEGIN, action)
+        yield from (_at(rotation_at, barrier, action, nth) for barrier in _ROTATION for nth in (2, _LAST_BATCH))
         yield from (_at(purge_at, barrier, action, 2) for barrier in _PURGE)
+        yield from (_at(purge_at, barrier, action, 2, by_hand=True, label=", by hand") for barrier in _PURGE)
+        yield _at(hints_at, _B.RELAY_AFTER_HINTS, action)
+        yield _at(expiry_at, _B.RELAY_AFTER_EXPIRY, action)
+        yield from (_at(sets_at, barrier, action) for barrier in _SETS)
+        yield from (_at(redrive_decided_at, barrier, action, label=", redrive") for barrier in _OPERATOR)
+        yield from (_at(effect_resolved_at, barrier, action, label=", effect settled") for barrier in _OPERATOR)
+        yield from (_at(consumer_at, barrier, action, kinds=(Stepped,)) for barrier in _STEP)
+        yield from (_at(consumer_at, barrier, action, kinds=DOUBTED, label=", in doubt") for barrier in _IN_DOUBT)
         yield from (_consumer(barrier, action) for barrier in (*_WITH_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, broker=False) for barrier in (*_WITHOUT_HINTS, *_CONSUMER))
         yield from (_consumer(barrier, action, 5) for barrier in _LATER)

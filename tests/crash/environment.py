@@ -51,9 +51,9 @@ def recovery_time(stage: Stage) -> None:
 def rehint_time(stage: Stage) -> None:
     """Purge the queue and measure, at default settings, until all hints are out again: 15 s at most."""
     stage.relay(OUTBOX_RELAY_REHINT_AFTER_S="", OUTBOX_RELAY_REHINT_BUSY_AFTER_S="")
-    _hints_wait(stage, JOBS)
+    hints_wait(stage, JOBS)
     purged_at = stage.database.value("SELECT {s}.clock()")
-    _queue(stage).purge()
+    queue_of(stage).purge()
     again = "outbox WHERE phase = 'released' AND release_count > 1"
     stage.until(lambda: stage.database.count(again) == JOBS, "the hints are out again")
     took_s = (stage.database.value("SELECT max(released_at) FROM {s}.outbox") - purged_at).total_seconds()
@@ -73,8 +73,8 @@ def two_relays(stage: Stage) -> None:
 def queue_purged(stage: Stage) -> None:
     """Drop the hints of waiting jobs."""
     stage.relay()
-    _hints_wait(stage, JOBS)
-    if not _queue(stage).purge():
+    hints_wait(stage, JOBS)
+    if not queue_of(stage).purge():
         raise CellFailed("there was no hint to lose")
     stage.consumer()
 
@@ -83,7 +83,7 @@ def queue_deleted(stage: Stage) -> None:
     """Delete the queue under a relay and a consumer that use it."""
     stage.relay()
     stage.consumer()
-    _flow(stage, _queue(stage).delete)
+    _flow(stage, queue_of(stage).delete)
 
 
 def broker_killed(stage: Stage, broker: RabbitMQ) -> None:
@@ -237,14 +237,16 @@ def _flow(stage: Stage, fault: Callable[[], object]) -> None:
     stage.submit(JOBS)
 
 
-def _hints_wait(stage: Stage, count: int) -> None:
-    queue = _queue(stage)
+def hints_wait(stage: Stage, count: int) -> None:
+    """Submit so many jobs, and wait until their hints stand at the broker."""
+    queue = queue_of(stage)
     stage.submit(count)
     released = "outbox WHERE phase = 'released'"
     stage.until(lambda: stage.database.count(released) == count and queue.depth() >= count, "hints wait at the broker")
 
 
-def _queue(stage: Stage) -> Queue:
+def queue_of(stage: Stage) -> Queue:
+    """Return a hand on the cell's queue."""
     if stage.amqp_url is None:
         raise CellFailed("this cell needs a broker")
     return Queue(stage.amqp_url, stage.prefix)

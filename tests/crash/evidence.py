@@ -7,15 +7,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from crash.scripts import DOOMED
-from crash.stage import Stage
+from crash.doubts import Doubted, Held, Recharged
+from crash.stage import DOOMED, EXPIRED, Stage
 from crash.workload import Applied, Charged, Concurrent, Mailed, Noticed, Plain, Sealed, Stepped
 from outbox_schemas.effect_keys import provider_key
 from support.invariants import check_invariants
 
-_APPLY = frozenset({Applied.kind, Sealed.kind, Stepped.kind, Concurrent.kind, Charged.kind})
+_APPLY = frozenset({Applied.kind, Sealed.kind, Stepped.kind, Concurrent.kind, Charged.kind, Recharged.kind})
 # The name of the effect that each kind has at the provider.
-_AT_PROVIDER = {Charged.kind: "charge", Mailed.kind: "mail", Noticed.kind: "mail"}
+_AT_PROVIDER = dict.fromkeys((Charged.kind, Recharged.kind), "charge") | dict.fromkeys(
+    (Mailed.kind, Noticed.kind, Doubted.kind, Held.kind), "mail"
+)
 _KNOWN = _APPLY | {Plain.kind} | _AT_PROVIDER.keys()
 
 
@@ -49,6 +51,8 @@ class Evidence:
     """The key of each thing that the provider did."""
     doomed: Collection[str] = ()
     """Jobs that were to be cancelled. What was done for one all the same shows as the work of a stale attempt."""
+    expired: Collection[str] = ()
+    """Jobs that were to fail by their deadline, without ever running."""
     invariants: Collection[str] = ()
     """Violations that the rows show by themselves."""
 
@@ -98,7 +102,7 @@ def _lost(evidence: Evidence) -> list[str]:
     outside = {one.job for one in evidence.external}
     for job, kind in evidence.orders.items():
         state = evidence.jobs.get(job)
-        if state == "cancelled" and job in evidence.doomed:
+        if (state == "cancelled" and job in evidence.doomed) or (state == "failed" and job in evidence.expired):
             continue
         if state != "succeeded":
             found.append(f"job {job} was committed and is {state or 'not there'}")
@@ -151,6 +155,7 @@ def gather(stage: Stage) -> Evidence:
         steps=_written(rows("SELECT job_id, attempt FROM public.crash_steps")),
         external=_written(line.split()[:2] for line in stage.effects_file.read_text(encoding="ascii").splitlines()),
         doomed={str(job) for (job,) in rows("SELECT id FROM {s}.jobs WHERE tenant = %s", DOOMED)},
+        expired={str(job) for (job,) in rows("SELECT id FROM {s}.jobs WHERE tenant = %s", EXPIRED)},
         uncommitted=set(stage.intents_file.read_text(encoding="ascii").split()),
         provided=[key for key, _ in stage.provider.books().done],
         invariants=check_invariants(stage.database),

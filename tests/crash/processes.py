@@ -22,7 +22,7 @@ STALE = "stale write refused"
 CLOSING = "consumer stopped"
 _STARTED = ("consumer started", "the relay starts")
 # They do one thing and end.
-_BRIEF = ("writer", "canceller", "rotator")
+_BRIEF = ("writer", "canceller", "rotator", "purger", "redriver", "resolver")
 _OUTBOX = "import sys; from outbox.cli.root import main; sys.exit(main())"
 _GONE_S = 10.0
 _PROVIDER_S = 60.0
@@ -46,7 +46,8 @@ class Armed:
 class Process:
     """One process: its log, and the file that its barrier leaves.
 
-    `killer` tells whether its barrier kills it; `judged` whether its end has been looked at.
+    `killer` tells whether its barrier kills it; `judged` whether its end has been looked at; `may_be_refused` whether
+    its exit code may say that what it asked for was refused.
     """
 
     name: str
@@ -56,11 +57,19 @@ class Process:
     killer: bool
     ended_by_us: bool = field(default=False)
     judged: bool = field(default=False)
+    may_be_refused: bool = field(default=False)
 
     @property
     def killed(self) -> bool:
         """Whether it was meant to be killed, and may be gone by now."""
         return self.ended_by_us or (self.killer and self.mark.exists())
+
+    @property
+    def good_codes(self) -> tuple[int, ...]:
+        """What its exit code may be."""
+        if self.killed:
+            return (-signal.SIGKILL,)
+        return (0, 1) if self.may_be_refused else (0,)
 
     def stands(self) -> bool:
         """Tell whether it has started to work, or has ended."""
@@ -176,9 +185,8 @@ class Workshop:
             except subprocess.TimeoutExpired:
                 problems.append(f"{process.name} did not end within {within_s:g} s of SIGTERM")
                 continue
-            wanted = -signal.SIGKILL if process.killed else 0
-            if code != wanted:
-                problems.append(f"{process.name} ended with {code}, not {wanted}")
+            if code not in process.good_codes:
+                problems.append(f"{process.name} ended with {code}, not {process.good_codes[0]}")
         return problems
 
     def close(self) -> None:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
+import sqlalchemy as sa
 
 from crash.processes import TESTS, Armed, Process, Workshop
 from crash.provider import Provider
-from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, PROVIDER_URL, TABLES, submit
+from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, PROVIDER_URL, TABLES, submit, submit_set
 from outbox import redrive
+from outbox.redriving import preview_redrive
 from outbox.servers.instance import Instance, tail
 from outbox.urls import sqlalchemy_engine
 from support.database import Database
 
 LEASE_S = 2.0
+# The tenants whose jobs are meant to be cancelled, and to fail by their deadline.
+DOOMED = "doomed"
+EXPIRED = "expired"
 START_S = 60.0
 DRAIN_S = 90.0
 STEP_S = 60.0
@@ -37,7 +42,7 @@ _SETTINGS = {
     "OUTBOX_RELAY_REHINT_BUSY_AFTER_S": "4",
     "OUTBOX_RELAY_CONNECT_BACKOFF_MAX_S": "1",
 }
-
+_WHO = ("--by", "crash", "--reason", "test")
 
 _FROZEN = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' "
@@ -97,7 +102,7 @@ class Stage:
 
     def consumer(self, armed: Armed | None = None, **env: str) -> Process:
         """Start a consumer of the workload."""
-        return self._start("consumer", ["consume", "--json", "crash.workload"], armed, env)
+        return self._start("consumer", ["consume", "--json", "crash.workload", "crash.doubts"], armed, env)
 
     def writer(self, batches: int, size: int, armed: Armed | None = None) -> Process:
         """Start a process that commits orders in batches."""
@@ -107,26 +112,34 @@ class Stage:
 
     def canceller(self, tenant: str, expected: int, armed: Armed | None = None) -> Process:
         """Start a process that cancels all jobs of a tenant."""
-        who = ("--by", "crash", "--reason", "test")
-        arguments = ["jobs", "cancel", "--tenant", tenant, "--expect", str(expected), *who]
+        arguments = ["jobs", "cancel", "--tenant", tenant, "--expect", str(expected), *_WHO]
         return self._start("canceller", arguments, armed, {})
+
+    def decider(self, name: str, arguments: list[str], armed: Armed | None = None) -> Process:
+        """Start a command that says who decides and why; it may be refused."""
+        process = self._start(name, [*arguments, *_WHO], armed, {})
+        process.may_be_refused = True
+        return process
 
     def rotator(self, armed: Armed | None = None, *, batch: int, keys: str) -> Process:
         """Start a process that rotates keys."""
-        who = ("--by", "crash", "--reason", "test")
-        arguments = ["keys", "rotate", "--batch", str(batch), *who]
+        arguments = ["keys", "rotate", "--batch", str(batch), *_WHO]
         return self._start("rotator", arguments, armed, {"OUTBOX_KEYS_FILE": keys})
 
-    def submit(self, count: int, kinds: Sequence[Any] = KINDS, *, tenant: str = "default", **takes: float) -> list[str]:
-        """Commit so many orders with their jobs, and return the jobs' ids."""
-        numbers = range(self._number, self._number + count)
-        self._number += count
-        engine = sqlalchemy_engine(self.database.url)
-        try:
-            with engine.begin() as connection:
-                return [str(ref.id) for ref in submit(connection, numbers, kinds, tenant=tenant, **takes)]
-        finally:
-            engine.dispose()
+    def purger(self, armed: Armed | None = None, **env: str) -> Process:
+        """Start a process that purges by hand what has succeeded a day ago."""
+        arguments = ["purge", "--older-than", "1d", "--state", "succeeded", "--kind", "crash.old", *_WHO]
+        return self._start("purger", arguments, armed, env)
+
+    def submit(self, count: int, kinds: Sequence[Any] = KINDS, **options: Any) -> list[str]:
+        """Commit so many orders with their jobs, and return the jobs' ids. `options` are those of the workload."""
+        with self._transaction() as connection:
+            return [str(ref.id) for ref in submit(connection, self._numbers(count), kinds, **options)]
+
+    def submit_set(self, parts: int) -> None:
+        """Commit so many orders with their jobs, and one whose job waits for all of these."""
+        with self._transaction() as connection:
+            submit_set(connection, self._numbers(parts + 1))
 
     def dead(self, count: int) -> list[UUID]:
         """Commit so many orders whose jobs have failed, and return the jobs' ids."""
@@ -141,12 +154,13 @@ class Stage:
 
     def redrive(self, ids: Sequence[UUID], rate: float) -> None:
         """Decide to redrive jobs; relays put them back."""
-        engine = sqlalchemy_engine(self.database.url)
-        try:
-            with engine.begin() as connection:
-                redrive(connection, ids, by="crash", reason="a cell", rate=rate)
-        finally:
-            engine.dispose()
+        with self._transaction() as connection:
+            redrive(connection, ids, by="crash", reason="a cell", rate=rate)
+
+    def preview(self, ids: Sequence[UUID]) -> str:
+        """Return the token of a redrive's preview."""
+        with self._transaction() as connection:
+            return preview_redrive(connection, ids).token
 
     def redriven(self, count: int) -> None:
         """Wait until so many jobs were put back, each once, and have succeeded."""
@@ -212,12 +226,25 @@ class Stage:
 
     def _all_stand(self) -> None:
         for process in self.workshop.processes:
-            if not process.killed and process.code not in (None, 0):
+            if process.code is not None and not process.killed and process.code not in process.good_codes:
                 raise CellFailed(f"{process.name} fell over with {process.code}: {tail(process.log)}")
 
     def _start(self, name: str, arguments: list[str], armed: Armed | None, env: dict[str, str]) -> Process:
         process = self.workshop.outbox(name, *arguments, env=self._environment() | env, armed=armed)
         return self._remember(process, armed)
+
+    def _numbers(self, count: int) -> range:
+        first, self._number = self._number, self._number + count
+        return range(first, self._number)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        engine = sqlalchemy_engine(self.database.url)
+        try:
+            with engine.begin() as connection:
+                yield connection
+        finally:
+            engine.dispose()
 
     def _remember(self, process: Process, armed: Armed | None) -> Process:
         if armed is not None:

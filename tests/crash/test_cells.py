@@ -30,6 +30,15 @@ def test_names_are_unique_and_the_quick_ones_exist() -> None:
     assert [cell.name for cell in _QUICK_CELLS if cell.server is not None or cell.alone] == []
 
 
+def test_the_guide_tells_how_many_cells_there_are() -> None:
+    """What docs/guarantees.md says of the matrix is counted here."""
+    guide = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    checking = sum(cell.guilty is not None for cell in CELLS)
+    hit = sum(cell.name.startswith(tuple(Barrier)) for cell in CELLS)
+    assert f"`make crash` runs {len(CELLS)} cells. In {hit} of them" in guide
+    assert f"in {len(CELLS) - hit - checking} what the processes stand on fails" in guide
+
+
 @pytest.mark.crash
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("cell", _QUICK_CELLS, ids=lambda cell: cell.name)

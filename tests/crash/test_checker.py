@@ -86,10 +86,14 @@ def test_a_broken_invariant_fails_the_cell() -> None:
     assert judge(replace(_GOOD, invariants=["7: something is owed"])).problems == ["7: something is owed"]
 
 
-def test_only_what_was_to_be_cancelled_may_be() -> None:
-    """A cancelled job is lost unless it was meant, and one that was meant may have no effect that committed."""
+def test_only_what_was_to_be_cancelled_or_to_expire_may_be() -> None:
+    """Such an end is a loss unless just that was meant, and then no effect may have been committed."""
     cancelled = {**_GOOD.jobs, "p": "cancelled"}
     assert judge(replace(_GOOD, jobs=cancelled)).lost == 1
     assert judge(replace(_GOOD, jobs=cancelled, doomed={"p"})).problems == []
+    failed = {**_GOOD.jobs, "p": "failed"}
+    assert judge(replace(_GOOD, jobs=failed, doomed={"p"})).lost == 1
+    assert judge(replace(_GOOD, jobs=failed, expired={"p"})).problems == []
+    assert judge(replace(_GOOD, jobs=cancelled, expired={"p"})).lost == 1
     applied = replace(_GOOD, jobs={**_GOOD.jobs, "a": "cancelled"}, won={"p": 2, "s": 3}, doomed={"a"})
     assert judge(applied).problems == ["the effect of job a is by attempt 1, but attempt None succeeded"]

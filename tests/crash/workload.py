@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from crash.provider import Provider
-from outbox import JobRef, enqueue_many
+from outbox import JobRef, enqueue_many, fan_in
 from outbox.barriers import Barrier, hit
 from outbox_consumer import NOT_DONE, AsyncHandler, EffectResult, Handler, Job, RetryPolicy
 from outbox_schemas import Payload
@@ -35,8 +35,8 @@ CREATE TABLE public.crash_steps (job_id uuid NOT NULL, attempt integer NOT NULL,
 """
 
 # Faults eat attempts that no job should fail for: what runs out here would count as lost.
-_RETRY = RetryPolicy(max_attempts=50, base=timedelta(seconds=0.1), cap=timedelta(seconds=1))
-_LEASE = timedelta(seconds=float(os.environ.get(LEASE_VARIABLE, "2")))
+RETRY = RetryPolicy(max_attempts=50, base=timedelta(seconds=0.1), cap=timedelta(seconds=1))
+LEASE = timedelta(seconds=float(os.environ.get(LEASE_VARIABLE, "2")))
 
 
 class Order(Payload):
@@ -124,7 +124,8 @@ def write_row(session: Session, table: str, job: Job) -> None:
     session.execute(sa.text(f"INSERT INTO public.{table} VALUES (:job, :attempt, :worker)"), row)
 
 
-def _work(job: Job, payload: Order) -> None:
+def work(job: Job, payload: Order) -> None:
+    """Take the time that the order says, then have the effect outside."""
     # Wakes at the loss of the lease, and goes on all the same: the worst handler that there is.
     job.lost.wait(payload.takes_s(job))
     act_outside(job)
@@ -133,12 +134,12 @@ def _work(job: Job, payload: Order) -> None:
 class AppliedHandler(Handler[Applied]):
     """An effect outside, then one in `apply`."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     def handle(self, job: Job, payload: Applied) -> None:
         """Work and act outside."""
-        _work(job, payload)
+        work(job, payload)
 
     def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
         """Write the effect."""
@@ -148,14 +149,14 @@ class AppliedHandler(Handler[Applied]):
 class SealedHandler(Handler[Sealed]):
     """As `AppliedHandler`, with a sealed checkpoint."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     def handle(self, job: Job, payload: Sealed) -> None:
         """Keep a checkpoint, work and act outside."""
         with job.transaction() as session:
             job.save_checkpoint(session, "begun", payload.number)
-        _work(job, payload)
+        work(job, payload)
         assert job.load_checkpoint("begun") == payload.number
 
     def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
@@ -166,24 +167,24 @@ class SealedHandler(Handler[Sealed]):
 class PlainHandler(Handler[Plain]):
     """An effect outside, and no `apply`."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     def handle(self, job: Job, payload: Plain) -> None:
         """Work and act outside."""
-        _work(job, payload)
+        work(job, payload)
 
 
 class SteppedHandler(Handler[Stepped]):
     """A checkpointed step behind the fence, then as `AppliedHandler`."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     def handle(self, job: Job, payload: Stepped) -> None:
         """Take the step unless an earlier attempt has; looking before the work makes a stale attempt take it late."""
         taken = job.load_checkpoint("step")
-        _work(job, payload)
+        work(job, payload)
         if taken is None:
             with job.transaction() as session:
                 write_row(session, "crash_steps", job)
@@ -197,8 +198,8 @@ class SteppedHandler(Handler[Stepped]):
 class ConcurrentHandler(AsyncHandler[Concurrent]):
     """As `AppliedHandler`, on the event loop."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     async def handle(self, job: Job, payload: Concurrent) -> None:
         """Work and act outside."""
@@ -212,29 +213,31 @@ class ConcurrentHandler(AsyncHandler[Concurrent]):
 
 def _mail(key: str, request: Any) -> EffectResult:
     del request
-    return EffectResult(None, remote_id=_provider().mail(key))
+    return EffectResult(None, remote_id=provider().mail(key))
 
 
-def _find_mail(key: str) -> Any:
-    found = _provider().find(key)
+def find_mail(key: str) -> Any:
+    """Reconcile: ask the provider's books."""
+    found = provider().find(key)
     return NOT_DONE if found is None else EffectResult(None, remote_id=found)
 
 
-def _provider() -> Provider:
+def provider() -> Provider:
+    """Return the other side, as this cell's consumers reach it."""
     return Provider(os.environ[PROVIDER_URL])
 
 
 class ChargedHandler(Handler[Charged]):
     """An effect under an idempotency key, sent again whenever it is uncertain; then one in `apply`."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     def handle(self, job: Job, payload: Charged) -> None:
         """Work and charge."""
-        _work(job, payload)
+        work(job, payload)
         job.effect(
-            "charge", {"order": payload.number}, send=lambda key, _: _provider().charge(key), on_uncertain="resend"
+            "charge", {"order": payload.number}, send=lambda key, _: provider().charge(key), on_uncertain="resend"
         )
 
     def apply(self, session: Session, job: Job, result: Any) -> None:  # noqa: ARG002
@@ -245,20 +248,20 @@ class ChargedHandler(Handler[Charged]):
 class MailedHandler(Handler[Mailed]):
     """An effect without an idempotency key, looked for before it is sent again; no `apply`."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     def handle(self, job: Job, payload: Mailed) -> None:
         """Work and mail."""
-        _work(job, payload)
-        job.effect("mail", {"order": payload.number}, send=_mail, reconcile=_find_mail)
+        work(job, payload)
+        job.effect("mail", {"order": payload.number}, send=_mail, reconcile=find_mail)
 
 
 class NoticedHandler(AsyncHandler[Noticed]):
     """As `MailedHandler`, on the event loop."""
 
-    retry = _RETRY
-    lease = _LEASE
+    retry = RETRY
+    lease = LEASE
 
     async def handle(self, job: Job, payload: Noticed) -> None:
         """Work and mail."""
@@ -269,7 +272,7 @@ class NoticedHandler(AsyncHandler[Noticed]):
             return _mail(key, request)
 
         async def reconcile(key: str) -> Any:
-            return _find_mail(key)
+            return find_mail(key)
 
         await job.effect_async("mail", {"order": payload.number}, send=send, reconcile=reconcile)
 
@@ -279,16 +282,27 @@ def submit(
     numbers: Sequence[int],
     kinds: Sequence[type[Order]] = KINDS,
     *,
-    tenant: str = "default",
     first_s: float = 0.02,
     later_s: float = 0.02,
+    **options: Any,
 ) -> list[JobRef]:
-    """Write orders and their jobs in the caller's transaction, the kinds in turn."""
+    """Write orders and their jobs in the caller's transaction, the kinds in turn; `options` are for `enqueue_many`."""
     payloads = [kinds[number % len(kinds)](number=number, first_s=first_s, later_s=later_s) for number in numbers]
-    refs = enqueue_many(connection, payloads, tenant=tenant)
+    refs = enqueue_many(connection, payloads, **options)
+    _write_orders(connection, payloads, refs)
+    return refs
+
+
+def submit_set(connection: sa.Connection, numbers: Sequence[int]) -> None:
+    """Write orders in the caller's transaction; the last one's job waits for the others."""
+    parts = submit(connection, numbers[:-1])
+    waiting = Applied(number=numbers[-1])
+    _write_orders(connection, [waiting], [fan_in(connection, parts, waiting)])
+
+
+def _write_orders(connection: sa.Connection, payloads: Sequence[Order], refs: Sequence[JobRef]) -> None:
     insert = sa.text("INSERT INTO public.crash_orders VALUES (:number, :kind, :job)")
     rows = zip(payloads, refs, strict=True)
     connection.execute(
         insert, [{"number": payload.number, "kind": payload.kind, "job": ref.id} for payload, ref in rows]
     )
-    return refs

@@ -100,6 +100,7 @@ class Course:
         elif step not in (Step.SEND, Step.AGAIN):
             yield from self._refuse(step, found)
         if step is not Step.SEND:
+            hit(Barrier.EFFECT_BEFORE_AGAIN)
             yield from self._written(lambda connection: self._book.again(connection, found.call, call))
         hit(Barrier.EFFECT_AFTER_PENDING)
         # Whoever was held up here for long sends nothing any more: another attempt may have, by now.
@@ -125,6 +126,7 @@ class Course:
         """Return what has come of the effect, or None if it has surely not happened."""
         reconcile = self._declared.reconcile
         assert reconcile is not None  # noqa: S101 - the decision is made by it
+        hit(Barrier.EFFECT_BEFORE_RECONCILE)
         try:
             answer = yield Ask("reconcile", lambda: reconcile(self._key))
             if answer is None:
@@ -132,6 +134,7 @@ class Course:
         except BaseException as error:
             yield from self._leave(found.call, error, surely=False)
             raise
+        hit(Barrier.EFFECT_AFTER_RECONCILE)
         return None if answer is NOT_DONE else remote_of(answer)
 
     def _confirm(self, call: UUID | None, by: SettledBy, remote: Remote) -> Steps:
@@ -164,11 +167,13 @@ class Course:
         sure = surely and issubclass(type(error), (SurelyNotDone, *self._declared.not_done))
         state = EffectState.NOT_DONE if sure else EffectState.UNCERTAIN
         failure = self._seals.failure(failure_of(error))
+        hit(Barrier.EFFECT_BEFORE_LEAVE)
         try:
             yield Record(lambda connection: self._book.leave(connection, call, state, failure.code, failure.message))
         except Exception as trouble:  # noqa: BLE001 - what `send` has raised says more
             facts = self._facts() | {"reason": type(trouble).__name__}
             log.warning("an effect's uncertainty could not be recorded; it stays pending", extra=facts)
+        hit(Barrier.EFFECT_AFTER_LEAVE)
 
     def _refuse(self, step: Step, found: Found) -> Steps:
         """End the call for a reason that no further attempt will change by itself."""

@@ -11,6 +11,7 @@ import click
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from outbox.barriers import Barrier, hit
 from outbox.cli.output import STATEMENT_TIMEOUT_S
 from outbox.settings import Settings
 from outbox.statements import statements_for
@@ -64,3 +65,5 @@ def changing(settings: Settings) -> Iterator[sa.Connection]:
         limit = {"milliseconds": STATEMENT_TIMEOUT_S * 1000}
         statements_for(settings.schema_name).run_within(connection, "limit_statements", limit)
         yield connection
+        hit(Barrier.OPERATOR_BEFORE_COMMIT)
+    hit(Barrier.OPERATOR_AFTER_COMMIT)

@@ -1,0 +1,73 @@
+"""A relay that is hit while it keeps time: lost hints, passed deadlines, jobs that wait for others."""
+
+from __future__ import annotations
+
+import signal
+from datetime import timedelta
+
+from crash.environment import hints_wait, queue_of
+from crash.processes import Armed, Process
+from crash.stage import EXPIRED, CellFailed, Stage
+
+_JOBS = 12
+_PARTS = 3
+_TOO_EARLY = """
+SELECT 1 FROM {s}.join_members AS m JOIN {s}.jobs AS j ON j.id = m.job_id
+JOIN {s}.attempts AS a ON a.job_id = m.join_id WHERE a.claimed_at < j.finished_at
+"""
+
+
+def hints_at(stage: Stage, armed: Armed) -> None:
+    """Hit a relay that has just owed lost hints again; another one sends them."""
+    victim = stage.relay(armed)
+    hints_wait(stage, _JOBS)
+    queue_of(stage).purge()
+    stage.held(victim)
+    stage.relay()
+    stage.consumer()
+    _wake(stage, armed, victim)
+
+
+def expiry_at(stage: Stage, armed: Armed) -> None:
+    """Hit a relay that has just failed jobs past their deadline: they never run, and others do."""
+    victim = stage.relay(armed)
+    deadline = stage.database.value("SELECT {s}.clock()") + timedelta(seconds=1.5)
+    late = {"run_at": deadline - timedelta(milliseconds=1), "deadline": deadline}
+    stage.submit(_JOBS, tenant=EXPIRED, **late)
+    stage.held(victim)
+    stage.relay()
+    stage.consumer()
+    stage.submit(_JOBS)
+    _wake(stage, armed, victim)
+    stage.drained()
+    failed = "jobs WHERE state = 'failed' AND failed_because = 'deadline_exceeded' AND attempt_count = 0"
+    if stage.database.count(failed) != _JOBS:
+        raise CellFailed("a job ran past its deadline, or did not fail by it")
+
+
+def sets_at(stage: Stage, armed: Armed) -> None:
+    """Hit a relay between its look at what a set awaits and its close, or after that: the job that waits starts once,
+    behind all others.
+    """
+    stage.consumer()
+    victim = stage.relay(armed)
+    stage.submit(1)
+
+    def held() -> bool:
+        if stage.database.count("outbox") == 0:
+            stage.submit_set(_PARTS)
+        return victim.held()
+
+    stage.until(held, f"{victim.name} met its barrier")
+    stage.relay()
+    _wake(stage, armed, victim)
+    stage.submit_set(_PARTS)
+    stage.drained()
+    if stage.database.count("joins WHERE closed_at IS NULL") or stage.database.count(_TOO_EARLY):
+        raise CellFailed("a set is open though all have ended, or its job started before that")
+
+
+def _wake(stage: Stage, armed: Armed, victim: Process) -> None:
+    if armed.action == "stop":
+        stage.drained()
+        victim.signal(signal.SIGCONT)
