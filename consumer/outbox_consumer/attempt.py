@@ -16,6 +16,7 @@ from outbox.hiding import hiding
 from outbox.logs import RateLimited
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
+from outbox_consumer.classifying import loss_in
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, ending_for, overrun_ending
@@ -23,7 +24,6 @@ from outbox_consumer.handler import AsyncHandler, Handler
 from outbox_consumer.loading import read_payload
 from outbox_consumer.sealed import KeyAwaited
 from outbox_consumer.unfinished import refuse_unfinished
-from outbox_schemas import LeaseLost
 
 __all__ = ["Attempts", "handle_here"]
 
@@ -99,10 +99,11 @@ class Attempts:
 
         A handler may raise `LeaseLost` by itself; while the lease is held, that is a failure like any other.
         """
-        if isinstance(error, LeaseLost) and error.job_id == entry.lease.job_id and entry.job.is_lost:
-            if error.refused:
+        loss = loss_in(error, entry.lease.job_id) if entry.job.is_lost else None
+        if loss is not None:
+            if loss.refused:
                 self._ender.refuse(entry, "apply" if entry.job.applying else "transaction")
-            self.drop(entry, error.reason)
+            self.drop(entry, loss.reason)
         elif isinstance(error, asyncio.CancelledError) and entry.job.is_lost:
             # Our own doing: a task whose lease is lost is cancelled.
             self.drop(entry, "the lease is no longer held")

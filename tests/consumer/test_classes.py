@@ -9,9 +9,20 @@ from typing import Any
 import psycopg
 import pytest
 
+from outbox import cancel
 from outbox.reading import list_attempts, list_refusals
-from outbox_consumer import RetryableError, RetryBudget, RetryPolicy, TerminalError, ThrottledError, classifying
-from support.consuming import Desk, async_handler, handler
+from outbox_consumer import (
+    LeaseLost,
+    RetryableError,
+    RetryBudget,
+    RetryPolicy,
+    TerminalError,
+    ThrottledError,
+    classifying,
+)
+from outbox_consumer.classifying import meaning_of
+from outbox_consumer.failures import least_wait_s
+from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.invariants import check_invariants
 from support.waiting import until
 
@@ -207,6 +218,65 @@ def test_a_handlers_classify_comes_first(desk: Desk, kind: str, caplog: pytest.L
     said = [record for record in caplog.records if record.message == "an error could not be classified"]
     assert {record.levelno for record in said} == {logging.ERROR}
     assert len(said) == 2
+
+
+GROUPS: list[tuple[list[Exception], tuple[str, str]]] = [
+    ([RetryableError(code="busy")], ("retryable", "busy")),
+    ([RetryableError(code="busy"), ThrottledError(retry_after=0, code="slow")], ("throttled", "slow")),
+    ([ThrottledError(retry_after=0), KeyError("x")], ("unknown", "KeyError")),
+    ([KeyError("x"), ExceptionGroup("inner", [TimeoutError(), TerminalError(code="no")])], ("terminal", "no")),
+    ([TimeoutError(), OSError()], ("unknown", "OSError")),
+    ([TimeoutError(), TimeoutError()], ("retryable", "timeout")),
+]
+
+
+@pytest.mark.parametrize(("errors", "expected"), GROUPS)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_group_means_the_worst_that_is_in_it(
+    desk: Desk, kind: str, errors: list[Exception], expected: tuple[str, str]
+) -> None:
+    """What a task group raises is classed by its members, and not as something that nobody had foreseen."""
+
+    def handle(job: Any, _payload: Any) -> None:
+        raise ExceptionGroup("unhandled errors in a TaskGroup", errors)
+
+    async def later(job: Any, payload: Any) -> None:
+        handle(job, payload)
+
+    policy = RetryPolicy(max_attempts=1, max_throttled=1, **SOON)
+    desk.start(handler(handle, retry=policy) if kind == "sync" else async_handler(later, retry=policy))
+    [job_id] = desk.submit("a", payload=Task if kind == "sync" else AsyncTask)
+    desk.done(1, "failed")
+    assert desk.last_error(job_id)[:2] == expected
+
+
+def test_a_group_waits_as_long_as_its_most_patient_member_asks() -> None:
+    """Of several throttled ones the longest wait counts."""
+    errors = [ThrottledError(retry_after=wait_s) for wait_s in (1, 30, 2)]
+    meant = meaning_of(handler(), ExceptionGroup("all", errors))
+    assert least_wait_s(meant) == 30
+
+
+def test_a_lost_lease_in_a_group_leaves_nothing_to_write(desk: Desk) -> None:
+    """A task of a group that hears of the loss ends the attempt as a check of the handler's own does."""
+    gate = desk.gate()
+
+    def handle(job: Any, _payload: Any) -> None:
+        gate.wait(job)
+        try:
+            job.check()
+        except LeaseLost as error:
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [error]) from None
+
+    running = desk.start(handler(handle, lease=2))
+    [job_id] = desk.submit("a")
+    gate.holds(1)
+    with desk.database.engine().begin() as connection:
+        cancel(connection, job_id, by="ann", reason="no", schema=desk.database.schema)
+    until(lambda: running.counted("leases_lost") == 1)
+    gate.open()
+    until(lambda: running.held() == 0)
+    assert running.counted("stale_writes_refused") == 0
 
 
 def test_retry_budget_costs_a_first_attempt_nothing_and_a_later_one_a_query(desk: Desk) -> None:

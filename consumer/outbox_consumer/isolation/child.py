@@ -32,7 +32,7 @@ from outbox.sealing.using import use_file
 from outbox.statements import Statements, statements_for
 from outbox_consumer.attempt import handle_here
 from outbox_consumer.book import Entry
-from outbox_consumer.classifying import meaning_of
+from outbox_consumer.classifying import loss_in, meaning_of
 from outbox_consumer.connections import handler_engine
 from outbox_consumer.effects.course import Course
 from outbox_consumer.effects.declared import Declared
@@ -194,8 +194,9 @@ class Worker:
 
     def _failure(self, job: IsolatedJob, error: BaseException) -> bytes:
         """Return what is told of a failed attempt: texts alone. No exception is made anew on the other side."""
-        if isinstance(error, LeaseLost) and error.job_id == job.id and job.is_lost:
-            return json_frame(Kind.LEASE_LOST, reason=error.reason, refused=error.refused)
+        loss = loss_in(error, job.id) if job.is_lost else None
+        if loss is not None:
+            return json_frame(Kind.LEASE_LOST, reason=loss.reason, refused=loss.refused)
         meaning = meaning_of(self._handler, error, sealed=job.vault is not None)
         failure = failure_of(error, meaning)
         if isinstance(error, KeyAwaited):  # the consumer has it, or it would not have come so far
