@@ -22,14 +22,16 @@ from outbox_consumer.refusals import Refusals
 __all__ = ["Timekeeper"]
 
 _EVERY_S = 0.5
-_RARELY_S = 5.0
+# With the pause above that is less than the five seconds within which an expired lease is taken back without a relay.
+_RARELY_S = 4.4
 _LONGEST_PAUSE_S = 10.0
 # Sets of jobs: at most as often as a relay; where one lives, once in this time, should it have trouble with them.
 _SETS_S = 0.9
 _SETS_SELDOM_S = 60.0
 _BATCH = 500
-# So many full batches may follow each other before the loop looks up.
+# So many full batches may follow each other, for about so long, before the loop looks up.
 _BATCHES = 20
+_TURN_S = 0.4
 
 
 class _Transition(Protocol):
@@ -48,6 +50,7 @@ class Timekeeper:
         self._leases = LeaseWatch(link)
         self._joins = JoinWatch()
         self._joins_at = 0.0
+        self._joins_busy = False
         self._joins_cadence = Cadence(least_pause_s=_SETS_S, longest_pause_s=_SETS_SELDOM_S)
         self._joins_trouble = Trouble("sets", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
@@ -62,19 +65,20 @@ class Timekeeper:
     def run(self) -> None:
         """Keep time until stopped."""
         trouble = Trouble("time", _LONGEST_PAUSE_S, logger="outbox.consumer")
-        kept_at = 0.0
+        kept_at = float("-inf")
+        more = False
         pause_s = _EVERY_S
         self._tell()
         while not self._stop.wait(pause_s):
             pause_s = _EVERY_S
             self._tell()
-            if not self._alone() and time.monotonic() - kept_at < _RARELY_S:
+            began = time.monotonic()
+            if not (more or self._alone()) and began - kept_at < _RARELY_S:
                 continue
+            more = False
             try:
-                self._repeat(self._recover)
-                self._repeat(expire_deadlines)
-                self._close_sets()
-                kept_at = time.monotonic()
+                more = any([self._repeat(self._recover), self._repeat(expire_deadlines), self._close_sets()])
+                kept_at = began
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = max(trouble.report(error), _EVERY_S)
@@ -90,28 +94,35 @@ class Timekeeper:
         if self._refusals is not None:
             self._refusals.write(self._link)
 
-    def _close_sets(self) -> None:
-        """Start the jobs whose sets are complete, mostly where no relay does. A right that is missing for it must not
-        slow down the rest.
+    def _close_sets(self) -> bool:
+        """Start the jobs whose sets are complete, mostly where no relay does, and return whether there is more to do at
+        once. A right that is missing for it must not slow down the rest.
         """
-        if not self._joins_cadence.due:
-            return
+        busy, self._joins_busy = self._joins_busy, False
+        if not (busy or self._joins_cadence.due):
+            return False
         try:
             relay_lives = self._link.run("relay_lives", live_s=LIVE_S)[0].lives
             if relay_lives and time.monotonic() - self._joins_at < _SETS_SELDOM_S:
-                return
+                return False
             self._joins_at = time.monotonic()
             with self._joins_cadence.full_look():
                 self._joins.close(self._link)
+            self._joins_busy = self._joins.busy and not relay_lives
             self._joins_trouble.over()
         except psycopg.Error as error:
             self._joins_trouble.report(error)
+        return self._joins_busy
 
     def _recover(self, link: Link, *, batch: int) -> list[RecoveredLease]:
         return recover_leases(link, self._leases.expired(batch=batch))
 
-    def _repeat(self, transition: _Transition) -> None:
-        """Move a batch, and go on at once while batches are full."""
+    def _repeat(self, transition: _Transition) -> bool:
+        """Move a batch, and go on at once while batches are full and the turn lasts. Return whether there is more."""
+        until = time.monotonic() + _TURN_S
         for _ in range(_BATCHES):
             if self._stop.is_set() or len(transition(self._link, batch=_BATCH)) < _BATCH:
-                return
+                return False
+            if time.monotonic() > until:
+                break
+        return True

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from psycopg.errors import QueryCanceled
 
 from outbox.barriers import Barrier, hit
 from outbox.link import Link
+from outbox.portions import Portion
 from outbox.submission import HELD
 
-__all__ = ["JoinWatch", "close_joins"]
+__all__ = ["JoinWatch"]
 
+# A turn ends about then, for the same thread takes expired leases back; the rest has its turn next.
+_TURN_S = 0.4
+# Each statement is given so long, and asked for so much that it takes about the other time at most. With the pause
+# between two turns that is less than the two seconds after which an expired lease is taken back.
+_STATEMENT_S = 1.0
+_AIM_S = 0.2
+# What statements are asked for: open sets to look through, sets to close, members to look at of all sets together.
 _WINDOW = 1000
-# So many pieces may be looked through in a turn; the next one goes on behind them.
-_WINDOWS = 20
-# Sets that are closed by one statement, and members that one looks at, of all its sets together. Where the server can't
-# do so much in its time it is asked for less.
 _SETS = 100
 _MEMBERS = 1000
 _LEAST = 10
-# A turn ends about then, and so many pieces of members are looked at for one piece of sets; the rest has its turn next.
-_TURN_S = 2.0
-_PIECES = 50
+# So many pieces may be looked through in a turn; the next one goes on behind them.
+_WINDOWS = 20
 # Sets whose first job hasn't met the condition are gone through a piece each turn, and not begun with again before
 # this: what the others became need only be noted so that they can be purged.
 _ALL_EVERY_S = 60.0
 _BEGINNING = UUID(int=0)
 _END = UUID(int=2**128 - 1)
+_FIRST = (_BEGINNING, _BEGINNING)
 
 
 class JoinWatch:
@@ -37,44 +41,101 @@ class JoinWatch:
 
     def __init__(self) -> None:
         self._after = _BEGINNING
-        self._window = _WINDOW
-        self._members = _Members()
+        self._moved: list[UUID] = []
+        self._place = _FIRST
+        self._windows = Portion(_WINDOW, least=_LEAST, aim_s=_AIM_S)
+        self._sets = Portion(_SETS, least=_LEAST, aim_s=_AIM_S)
+        self._members = Portion(_MEMBERS, least=_LEAST, aim_s=_AIM_S)
         self._all_at = 0.0
-        self._all_after = (_BEGINNING, _BEGINNING)
+        self._all_after = _FIRST
+        self._busy = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether the last turn ended by its time while it found much to do: the next one should come soon."""
+        return self._busy
 
     def close(self, link: Link) -> int:
-        """Close the sets that are complete, and return how many jobs are due by that.
+        """Close sets that are complete, for about half a second at most, and return how many jobs are due by that.
 
         Wherever a turn ends, by its time or by an error, the next one goes on behind it: no piece keeps others waiting.
+        What was noted of a set's members counts from then on, so it is kept, whatever fails later.
         """
-        started = 0
+        self._busy = worked = False
+        started = looks = 0
         until = time.monotonic() + _TURN_S
-        for _ in range(_WINDOWS):
-            moved, end = self._look(link)
-            for start in range(0, len(moved), _SETS):
-                piece = moved[start : start + _SETS]
-                self._after = piece[-1]
-                started += close_joins(link, piece, self._members)
-                if time.monotonic() > until:
-                    return started
-            self._after = end
-            if end == _BEGINNING:
-                break
+        while self._moved or looks == 0 or (looks < _WINDOWS and self._after != _BEGINNING):
+            try:
+                if self._moved:
+                    worked = True
+                    started += self._close_piece(link)
+                else:
+                    looks += self._look(link)
+            except QueryCanceled:
+                if not started:  # else that must be told; the piece has its turn again
+                    raise
+            if time.monotonic() > until:
+                self._busy = worked or bool(self._moved)
+                return started
         self._note_others(link)
         return started
 
-    def _look(self, link: Link) -> tuple[list[UUID], UUID]:
-        """Return those of the next piece's sets in which something has moved, and where the one behind it begins."""
+    def _look(self, link: Link) -> bool:
+        """Find those of the next piece's sets in which something has moved, and where the one behind it begins; False:
+        that was too much for the server's time.
+        """
+        window, smallest = self._windows.size, self._windows.is_least
         try:
-            rows = link.run("moved_joins", after=self._after, window=self._window)
+            rows = _ask(link, self._windows, window, "moved_joins", after=self._after, window=window)
         except QueryCanceled:
-            self._window = max(self._window // 4, _LEAST)
-            raise
-        end = rows[-1].job_id if len(rows) == self._window else _BEGINNING
-        if end == _BEGINNING:
-            self._window = _WINDOW
-            self._members = _Members()
-        return [row.job_id for row in rows if row.moved], end
+            if smallest:
+                raise
+            return False
+        self._after = rows[-1].job_id if len(rows) == window else _BEGINNING
+        self._moved = [row.job_id for row in rows if row.moved]
+        return True
+
+    def _close_piece(self, link: Link) -> int:
+        """Note what has become of some members of the next sets that have moved, and close those that are complete.
+
+        A piece that takes too long is tried again at once, smaller; the smallest is left for the next round of looks.
+        """
+        piece, self._moved = self._moved[: self._sets.size], self._moved[self._sets.size :]
+        place, self._place = self._place, _FIRST
+        smallest = self._members.is_least
+        try:
+            end = self._see(link, piece, place)
+        except QueryCanceled:
+            if smallest:
+                raise
+            self._moved, self._place = piece + self._moved, place
+            return 0
+        looked_at = piece if end is None else [join_id for join_id in piece if join_id < end[0]]
+        self._moved = piece[len(looked_at) :] + self._moved
+        self._place = end or _FIRST
+        hit(Barrier.SETS_AFTER_LOOK)
+        return self._close(link, looked_at) if looked_at else 0
+
+    def _see(self, link: Link, join_ids: list[UUID], after: tuple[UUID, UUID]) -> tuple[UUID, UUID] | None:
+        """Note what has become of the members behind a place, and return where the look ended; None: none are left."""
+        window = self._members.size
+        place = {"after_join": after[0], "after_member": after[1]}
+        asked = {"join_ids": join_ids, "held_at": HELD, **place, "window": window}
+        rows = _ask(link, self._members, window, "see_members", **asked)
+        return (rows[0].join_id, rows[0].job_id) if rows and rows[0].looked_at == window else None
+
+    def _close(self, link: Link, join_ids: list[UUID]) -> int:
+        smallest = len(join_ids) <= _LEAST
+        try:
+            closed = _ask(link, self._sets, len(join_ids), "close_joins", join_ids=join_ids, held_at=HELD)
+        except QueryCanceled:
+            if smallest:
+                raise
+            self._moved, self._place = join_ids + self._moved, _FIRST
+            return 0
+        if closed:
+            hit(Barrier.SETS_AFTER_CLOSE)
+        return sum(row.outcome == "started" for row in closed)
 
     def _note_others(self, link: Link) -> None:
         """Note what has become of the next piece of all awaited members, behind those that keep their sets open."""
@@ -87,61 +148,19 @@ class JoinWatch:
 
     def _note_piece(self, link: Link) -> None:
         join_id, member_id = self._all_after
-        sets = link.run("moved_joins", after=join_id, window=_SETS)
+        sets = _ask(link, self._windows, _SETS, "moved_joins", after=join_id, window=_SETS)
         join_ids = [join_id, *(row.job_id for row in sets)]
         # Before the look: a piece that can't be done is passed over.
-        self._all_after = (join_ids[-1], _END) if len(sets) == _SETS else (_BEGINNING, _BEGINNING)
-        end = self._members.see(link, join_ids, (join_id, member_id))
+        self._all_after = (join_ids[-1], _END) if len(sets) == _SETS else _FIRST
+        end = self._see(link, join_ids, (join_id, member_id))
         if end is not None:
             self._all_after = end
         elif len(sets) < _SETS:
             self._all_at = time.monotonic() + _ALL_EVERY_S
 
 
-class _Members:
-    """Looks at awaited members, as many at once as the server can do in its time."""
-
-    def __init__(self) -> None:
-        self._window = _MEMBERS
-
-    def see(self, link: Link, join_ids: list[UUID], after: tuple[UUID, UUID]) -> tuple[UUID, UUID] | None:
-        """Note what has become of those behind a place, and return where the look ended; None: none are left."""
-        place = {"after_join": after[0], "after_member": after[1]}
-        while True:
-            try:
-                rows = link.run("see_members", join_ids=join_ids, held_at=HELD, **place, window=self._window)
-            except QueryCanceled:
-                if self._window <= _LEAST:
-                    raise
-                self._window = max(self._window // 4, _LEAST)
-                continue
-            return (rows[0].join_id, rows[0].job_id) if rows and rows[0].looked_at == self._window else None
-
-
-def close_joins(link: Link, join_ids: Sequence[UUID], members: _Members | None = None) -> int:
-    """Note what has become of these sets' jobs, and close those that are complete. Return how many jobs are due then.
-
-    What was noted counts from then on, so it is kept, piece by piece, whatever fails later.
-    """
-    ids = list(join_ids)
-    members = members or _Members()
-    place = (_BEGINNING, _BEGINNING)
-    for _ in range(_PIECES):
-        end = members.see(link, ids, place)
-        if end is None:
-            break
-        place = end
-    hit(Barrier.SETS_AFTER_LOOK)
-    return _close(link, ids)
-
-
-def _close(link: Link, ids: list[UUID]) -> int:
-    try:
-        closed = link.run("close_joins", join_ids=ids, held_at=HELD)
-    except QueryCanceled:
-        if len(ids) < _LEAST:
-            raise
-        return _close(link, ids[: len(ids) // 2]) + _close(link, ids[len(ids) // 2 :])
-    if closed:
-        hit(Barrier.SETS_AFTER_CLOSE)
-    return sum(row.outcome == "started" for row in closed)
+def _ask(link: Link, portion: Portion, count: int, statement: str, /, **parameters: Any) -> list[Any]:
+    """Run a statement that asks for so much, in a transaction and a time of its own."""
+    with portion.asked(count), link.transaction():
+        link.run("limit_statements", milliseconds=int(_STATEMENT_S * 1000))
+        return link.run(statement, **parameters)

@@ -27,8 +27,9 @@ __all__ = ["Depths", "Keeper", "hint_step", "time_steps"]
 LOGGER = "outbox.relay"
 BATCH = 500
 HINT_BATCH = 1000
-# After so many full batches the other steps get their turn.
+# After so many full batches the other steps get their turn; where expired leases would have to wait, after so long.
 MAX_BATCHES = 100
+TURN_S = 0.4
 # A broker that has been away for so long holds nothing that is worth waiting for; consumers do without it
 # from then on.
 UNREACHABLE_AFTER_S = 5.0
@@ -128,10 +129,14 @@ def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[
 def _deadline_step(counters: Counters) -> Step:
     """Return the step that fails waiting jobs whose deadline has passed."""
     cadence = Cadence(least_pause_s=RARELY_S)
+    more = False
 
     def deadlines(link: Link) -> None:
-        if not cadence.due:
+        nonlocal more
+        if not (more or cadence.due):
             return
+        more = False
+        until = time.monotonic() + TURN_S
         for _ in range(MAX_BATCHES):
             with cadence.full_look():
                 expired = len(expire_deadlines(link, batch=BATCH))
@@ -140,6 +145,9 @@ def _deadline_step(counters: Counters) -> Step:
                 hit(Barrier.RELAY_AFTER_EXPIRY)
             if expired < BATCH:
                 return
+            if time.monotonic() > until:
+                break
+        more = True
 
     return deadlines
 
@@ -150,7 +158,7 @@ def _set_step(counters: Counters, owed: Callable[[], None]) -> Step:
     watch = JoinWatch()
 
     def sets(link: Link) -> None:
-        if not cadence.due:
+        if not (watch.busy or cadence.due):
             return
         with cadence.full_look():
             started = watch.close(link)

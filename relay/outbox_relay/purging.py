@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from outbox.link import Link
+from outbox.portions import Portion
 from outbox.retention import Rule, Stretch, purge_next, rules_of
 from outbox.retention_settings import RetentionSettings
 from outbox_relay.counters import Counters
@@ -71,7 +72,7 @@ class _Walk:
         self._settings = settings
         self._counters = counters
         self._clock = clock
-        self._batch = settings.batch
+        self._portion = Portion(settings.batch, least=LEAST_BATCH, aim_s=STRETCH_S, clock=clock)
         self._look_at = 0.0
 
     def go_on(self, link: Link, turn_s: float) -> bool:
@@ -79,7 +80,7 @@ class _Walk:
         looked_at = due = 0
         began = now = self._clock()
         while began >= self._look_at and now - began < turn_s:
-            stretch = self._stretch(link, now)
+            stretch = self._stretch(link)
             now = self._clock()
             if stretch is not None:
                 looked_at += stretch.looked_at
@@ -89,18 +90,11 @@ class _Walk:
                 return False
         return looked_at > 0 and due >= MUCH * looked_at
 
-    def _stretch(self, link: Link, began: float) -> Stretch | None:
-        asked, most = self._batch, self._settings.batch
-        self._batch = max(min(LEAST_BATCH, most), asked // 2)  # unless it comes back in time
-        stretch = purge_next(link, self._rules, batch=asked, pause_s=self._settings.pause_s)
-        self._batch = _next_batch(asked, self._clock() - began, most)
+    def _stretch(self, link: Link) -> Stretch | None:
+        batch = self._portion.size
+        with self._portion.asked(batch):
+            stretch = purge_next(link, self._rules, batch=batch, pause_s=self._settings.pause_s)
         if stretch is not None:
             self._counters.add("purged", stretch.purged)
             self._counters.add("payloads_erased", stretch.erased)
         return stretch
-
-
-def _next_batch(batch: int, took_s: float, most: int) -> int:
-    if took_s > STRETCH_S:
-        return max(min(LEAST_BATCH, most), batch // 2)
-    return min(most, 2 * batch) if took_s < STRETCH_S / 4 else batch

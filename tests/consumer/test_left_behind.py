@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from uuid import UUID
 
 import pytest
 
+from outbox.join_keeping import JoinWatch
 from outbox.keeping import recover_leases
 from outbox.leasing import Ability, Worker, claim
 from outbox.presence import Presence, Role
@@ -61,11 +63,37 @@ def test_full_batches_follow_each_other_at_once(desk: Desk, monkeypatch: pytest.
     """A turn of the time-keeping goes on while its batches are full, and ends with the loop's bound."""
     monkeypatch.setattr(timekeeper, "_BATCH", 3)
     monkeypatch.setattr(timekeeper, "_BATCHES", 6)
+    monkeypatch.setattr(timekeeper, "_TURN_S", 60.0)
     abandon(desk, 20)
     keeper = Timekeeper(desk.database.link("test/time"), alone=lambda: False)
     for recovered in (18, 20):
         keeper._repeat(recover_leases)
         assert desk.database.count("attempts WHERE outcome = 'lease_lost'") == recovered
+
+
+def test_what_a_turn_leaves_is_gone_on_with_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of a turn has a time of its own; while one has left something, the next turn doesn't wait for its usual
+    time.
+    """
+    monkeypatch.setattr(timekeeper, "_BATCH", 1)
+    monkeypatch.setattr(timekeeper, "_TURN_S", -1.0)
+    monkeypatch.setattr(timekeeper, "_EVERY_S", 0.01)
+    monkeypatch.setattr(timekeeper, "_RARELY_S", 3600.0)
+    monkeypatch.setattr(timekeeper, "_SETS_SELDOM_S", 3600.0)
+    abandon(desk, 5)
+    keeper = Timekeeper(desk.database.link("test/time"), alone=lambda: False)
+    turns: list[int] = []
+    monkeypatch.setattr(JoinWatch, "busy", property(lambda _watch: len(turns) < 8))
+    monkeypatch.setattr(JoinWatch, "close", lambda _watch, _link: turns.append(0))
+    thread = threading.Thread(target=keeper.run)
+    thread.start()
+    try:
+        until(lambda: desk.database.count("attempts WHERE outcome = 'lease_lost'") == 5)
+        until(lambda: len(turns) == 8)
+    finally:
+        keeper.stop()
+        thread.join(20)
+    assert len(turns) == 8
 
 
 def test_refused_jobs_ahead_cost_no_poll_each(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID, uuid4
@@ -34,11 +34,12 @@ from outbox import (
 )
 from outbox.ending import complete, fail
 from outbox.explaining import explain_job
-from outbox.join_keeping import JoinWatch, close_joins
+from outbox.join_keeping import JoinWatch
 from outbox.keeping import expire_deadlines
 from outbox.leasing import Claimed
 from outbox.link import Link
 from outbox.reading import database_time, job_tree
+from outbox.submission import HELD
 from outbox_schemas import Reason
 from support.database import Database
 from support.jobs import BROKEN, Note, OtherNote, look, notes, release_all, running, submit, take
@@ -294,7 +295,7 @@ def test_a_crash_in_between_starts_it_neither_twice_nor_never(database: Database
 
     def crash() -> None:
         with link.transaction():
-            assert close_joins(link, [job_id]) == 1
+            assert JoinWatch().close(link) == 1
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -400,6 +401,10 @@ class Slow:
             raise QueryCanceled(statement)
         return self._link.run(statement, **parameters)
 
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Run a block in one transaction."""
+        return self._link.transaction()
+
 
 def slow(link: Link, too_much: Callable[[str, dict[str, Any]], bool]) -> Link:
     """Return the link as `Slow`."""
@@ -476,6 +481,46 @@ def test_many_members_are_noted_a_few_at_a_time(
     assert database.count("joins WHERE outcome = 'moot'") == 1
 
 
+def test_a_turn_ends_by_its_time_and_the_next_goes_on_there(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a set as well: what keeps time on the same thread is never far, and no member is looked at again."""
+    monkeypatch.setattr(join_keeping, "_TURN_S", -1.0)  # over after the first statement
+    monkeypatch.setattr(join_keeping, "_MEMBERS", 2)
+    complete_sets(database, link, 3, members=5)
+    watch, asked = JoinWatch(), []
+
+    def note(name: str, _given: dict[str, Any]) -> bool:
+        asked.append(name)
+        return False
+
+    started = []
+    while sum(started) < 3:
+        before = len(asked)
+        started.append(watch.close(slow(link, note)))
+        assert len([name for name in asked[before:] if name != "limit_statements"]) <= 2
+        assert watch.busy, "the next turn is to come at once"
+    assert asked.count("see_members") == 8, "15 members, two at a time"
+    watch.close(link)
+    assert not watch.busy
+
+
+@pytest.mark.parametrize("table", ["joins", "join_members", "jobs"])
+def test_no_statement_keeps_the_thread_for_long(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """Each has a limit of its own, much shorter than the link's, for instance where somebody has locked a table."""
+    monkeypatch.setattr(join_keeping, "_STATEMENT_S", 0.05)
+    monkeypatch.setattr(join_keeping, "_TURN_S", 60.0)
+    (waiting,) = complete_sets(database, link, 1)
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        connection.execute(sa.text(f'LOCK TABLE "{database.schema}".{table} IN ACCESS EXCLUSIVE MODE'))
+        with pytest.raises(QueryCanceled):
+            JoinWatch().close(link)
+    monkeypatch.undo()
+    assert due(link) == [waiting]
+
+
 def test_a_look_locks_no_set_in_which_nothing_has_moved(database: Database, link: Link) -> None:
     """Nor does it write anything there, be it the look through all, and though its neighbour is closed."""
     still, moved = running(database, link, 2)
@@ -483,9 +528,11 @@ def test_a_look_locks_no_set_in_which_nothing_has_moved(database: Database, link
     wait_for(database, ids_of([moved]), OtherNote(key="other"))
     complete(link, [moved.lease])
     before = database.rows("SELECT xmin::text FROM {s}.joins WHERE job_id = %s", waiting)[0][0]
-    place = (UUID(int=0), UUID(int=0))
     both = [job_id for (job_id,) in database.rows("SELECT job_id FROM {s}.joins")]
-    assert join_keeping._Members().see(link, both, place) is None
-    assert close_joins(link, both) == 1
+    asked: dict[str, Any] = {"join_ids": both, "held_at": HELD}
+    [seen] = link.run("see_members", **asked, after_join=UUID(int=0), after_member=UUID(int=0), window=100)
+    assert (seen.looked_at, seen.noted) == (2, 1)
+    [closed] = link.run("close_joins", **asked)
+    assert closed.outcome == "started"
     row = database.rows("SELECT xmin::text, xmax::text FROM {s}.joins WHERE job_id = %s", waiting)
     assert row == [(before, "0")]

@@ -12,9 +12,11 @@ import psycopg
 import pytest
 
 from outbox import Payload, cancel, fan_in
+from outbox.join_keeping import JoinWatch
 from outbox.leasing import Ability, Worker, claim
 from outbox.presence import Role, list_processes
 from outbox.relaying import ReleasedHint, release
+from outbox_relay import keeper as keeper_module
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, hint_step, time_steps
 from outbox_relay.messages import Message, Outcome, Settled
@@ -197,6 +199,25 @@ def test_more_expired_leases_than_one_batch_are_recovered_in_one_sweep(database,
     Keeper("t", link, time_steps(counters, owed.set), settings.relay, stop=threading.Event()).sweep()
     assert counters.snapshot()["recovered_leases"] == 1100
     assert owed.is_set(), "the release loop is told"
+
+
+def test_what_a_turn_leaves_is_gone_on_with_at_the_next_sweep(database, submit, monkeypatch) -> None:
+    """Deadlines and sets have a time of their own at each sweep, so that expired leases are looked for in between."""
+    monkeypatch.setattr(keeper_module, "TURN_S", -1.0)
+    monkeypatch.setattr(keeper_module, "BATCH", 1)
+    submit(3, deadline=database.clock.now() + timedelta(seconds=5))
+    database.clock.advance(6)
+    counters, link = Counters(), database.link()
+    _leases, deadlines, sets = time_steps(counters)
+    for count in (1, 2, 3):
+        deadlines(link)
+        assert counters.snapshot()["expired"] == count
+    turns = []
+    monkeypatch.setattr(JoinWatch, "busy", property(lambda _watch: len(turns) < 3))
+    monkeypatch.setattr(JoinWatch, "close", lambda _watch, _link: len(turns.append(0) or turns))
+    for _ in range(5):
+        sets(link)
+    assert len(turns) == 3
 
 
 def test_a_complete_set_starts_its_job_and_wakes_the_release(database, settings, submit) -> None:

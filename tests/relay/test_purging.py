@@ -14,7 +14,7 @@ from outbox.retention_settings import RetentionSettings
 from outbox.settings import load
 from outbox_relay import purging
 from outbox_relay.counters import Counters
-from outbox_relay.purging import LEAST_BATCH, LONGEST_TURN_S, LOOK_EVERY_S, _next_batch, longest_turn_s, purge_step
+from outbox_relay.purging import LONGEST_TURN_S, LOOK_EVERY_S, longest_turn_s, purge_step
 from outbox_schemas import JobState
 
 _ENDED = """
@@ -96,15 +96,6 @@ def test_a_turn_is_no_longer_than_its_share_and_than_a_stop_may_wait() -> None:
     assert longest_turn_s(0.5, 0.5) == pytest.approx(0.5)
     assert longest_turn_s(0.1, 0.9) == pytest.approx(0.1)
     assert longest_turn_s(0.5, 60) == LONGEST_TURN_S
-
-
-def test_a_slow_stretch_is_halved_and_a_quick_one_grows_back() -> None:
-    """Between a least size and the one that is set."""
-    assert _next_batch(500, 0.2, 500) == 250
-    assert _next_batch(LEAST_BATCH, 9, 500) == LEAST_BATCH
-    assert _next_batch(5, 9, 5) == 5
-    assert _next_batch(300, 0.001, 500) == 500
-    assert _next_batch(100, 0.03, 500) == 100
 
 
 def test_a_relay_purges_only_where_it_is_told(database: Any, prefix: str, start: Any, eventually: Any) -> None:
