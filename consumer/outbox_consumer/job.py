@@ -26,7 +26,7 @@ from outbox_consumer.guarded import begun_step, current_transaction, guarded_ses
 from outbox_consumer.retry import RetryPolicy
 from outbox_consumer.retry_budget import RetryBudget, budget_of
 from outbox_schemas import LeaseLost, PayloadError
-from outbox_schemas.exactness import check_exact
+from outbox_schemas.documents import document_text
 from outbox_schemas.names import check_name
 
 __all__ = ["MARKER_CHARACTERS", "Job", "Lost"]
@@ -225,24 +225,19 @@ class Job(CallsEffects):
     def save_checkpoint(self, session: Session, name: str, value: Any) -> None: ...
 
     def save_checkpoint(self, session: Session, name: Any, value: Any = _UNREAD) -> None:
-        """Keep a JSON value for later attempts; `session` is the one of `transaction()` or of `apply`, so that it
+        """Keep a JSON value (or a pydantic model, as its fields) for later attempts; `session` is the one of `transaction()` or of `apply`, so that it
         commits with the work it claims. `save_checkpoint(session, state)` keeps what `checkpoint` gives the next
         attempt; with a name, `load_checkpoint(name)` gives it back.
 
         Raises:
-            PayloadError: JSON can't hold the value exactly, or it is larger than 64 KiB.
+            PayloadError: JSON can't hold the value exactly (a tuple comes back as a list), or it is larger than 64 KiB.
             LeaseLost: the lease is no longer owned; nothing was written.
             RuntimeError: called from `apply` with a session of one's own, which would wait for apply's own lock.
         """
         if value is _UNREAD:
             name, value = _STATE, name
         check_name("checkpoint", name)
-        check_exact(value, "checkpoint")
-        text = json.dumps(value)
-        if len(text) > _CHECKPOINT_BYTES:
-            raise PayloadError(
-                "checkpoint", f"has {len(text)} bytes; {_CHECKPOINT_BYTES} are allowed: store a reference"
-            )
+        text = document_text(value, "checkpoint", _CHECKPOINT_BYTES)
         if isinstance(value, dict) and MARK in value:
             raise PayloadError(f"checkpoint.{MARK}", "is the mark of sealed values; call the field otherwise")
         if self.vault is not None:

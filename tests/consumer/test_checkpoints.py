@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pydantic import BaseModel
 
 from outbox_consumer import connections
 from outbox_schemas import PayloadError
@@ -155,3 +157,33 @@ def test_state_and_named_values_live_side_by_side(desk: Desk) -> None:
         ("state", "null"),
         ("step", "[1]"),
     ]
+
+
+class Resume(BaseModel):
+    """A state as a model."""
+
+    page: int
+
+
+def test_a_checkpoint_comes_back_as_it_was_saved_or_is_refused(desk: Desk) -> None:
+    """What JSON would change in silence, a number as a key for one, is refused with its place and not written."""
+    refused: list[str] = []
+    bad: list[Any] = [{"parts": {46: "done"}}, {"seen": {1, 2}}, {"at": datetime.now(UTC)}, "x" * 65_600, {"a": b"x"}]
+
+    def handle(job: Any, _payload: Any) -> None:
+        with job.transaction() as session:
+            for value in bad:
+                try:
+                    job.save_checkpoint(session, "bad", value)
+                except PayloadError as error:
+                    refused.append(str(error))
+            job.save_checkpoint(session, "model", Resume(page=3))
+            job.save_checkpoint(session, "text", "\N{SNOWMAN}" * 20_000)
+
+    desk.start(handler(handle))
+    desk.submit("a")
+    desk.done(1)
+    assert len(refused) == len(bad)
+    assert "checkpoint.parts has a key of type int" in refused[0].replace(": ", " ")
+    kept = "SELECT name, value->>'page' FROM {s}.checkpoints ORDER BY name"
+    assert desk.database.rows(kept) == [("model", "3"), ("text", None)]
