@@ -7,6 +7,7 @@ connection that hangs can't keep it from telling.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,14 +17,17 @@ import psycopg
 
 from outbox.barriers import Barrier, hit
 from outbox.ending import LeaseEnd, lease_ends
-from outbox.leasing import Lease, heartbeat
+from outbox.leasing import Beat, Lease, heartbeat
 from outbox.link import Link
-from outbox.trouble import Trouble
+from outbox.logs import RateLimited
+from outbox.trouble import Trouble, reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.failures import storable
 from outbox_consumer.job import MARKER_CHARACTERS
 
 __all__ = ["Heart", "Watch", "beat_interval_s"]
+
+_quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 
 _CHUNK = 500
 _SHORTEST_S = 0.1
@@ -85,12 +89,22 @@ class Heart:
         asked_at = time.monotonic()
         markers = [entry.news() for entry in entries]
         stored = [None if marker is None else storable(marker, MARKER_CHARACTERS) for marker in markers]
-        beats = heartbeat(self._link, [entry.lease for entry in entries], stored)
+        beats = self._beaten([entry.lease for entry in entries], stored)
         lost = self._book.record_beats(entries, beats, asked_at, markers)
         ends = self._ends([entry.lease for entry in lost]) if lost else {}
         for entry in lost:
             end = ends.get(entry.lease.token)
             self._on_lost(entry, _UNKNOWN_END if end is None else end.reason)
+
+    def _beaten(self, leases: Sequence[Lease], markers: Sequence[str | None]) -> list[Beat]:
+        """Beat, if need be without a word: what a handler says, in characters that the server's encoding lacks for
+        example, must not cost every lease of the process.
+        """
+        try:
+            return heartbeat(self._link, leases, markers)
+        except psycopg.DataError as error:
+            _quiet.log(logging.WARNING, "the database can't hold a marker; it is left out", reason=reason_of(error))
+            return heartbeat(self._link, leases)
 
     def _ends(self, leases: Sequence[Lease]) -> dict[UUID, LeaseEnd]:
         """Look how leases have ended. That they have is known; handlers are told whether or not it can be told how."""

@@ -225,9 +225,9 @@ class Job(CallsEffects):
     def save_checkpoint(self, session: Session, name: str, value: Any) -> None: ...
 
     def save_checkpoint(self, session: Session, name: Any, value: Any = _UNREAD) -> None:
-        """Keep a JSON value (or a pydantic model, as its fields) for later attempts; `session` is the one of `transaction()` or of `apply`, so that it
-        commits with the work it claims. `save_checkpoint(session, state)` keeps what `checkpoint` gives the next
-        attempt; with a name, `load_checkpoint(name)` gives it back.
+        """Keep a JSON value, or a pydantic model's, for later attempts; `session` is that of `transaction()` or of
+        `apply`, so that it commits with the work it claims. `save_checkpoint(session, state)` keeps what `checkpoint`
+        gives the next attempt; with a name, `load_checkpoint(name)` gives it back.
 
         Raises:
             PayloadError: JSON can't hold the value exactly (a tuple comes back as a list), or it is larger than 64 KiB.

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
+import psycopg
 import pytest
+from psycopg import sql
 
+from outbox.migrations import upgrade_database
+from outbox.servers import databases
 from outbox_consumer import Handler
 from outbox_consumer.endings import overrun_reason
 from outbox_consumer.job import MARKER_CHARACTERS
 from outbox_schemas import HandlerError, LeaseLost, Sensitive
 from support.consuming import AsyncTask, Desk, RunningConsumer, Task, async_handler, handler
+from support.database import Database
 from support.invariants import check_invariants
 from support.jobs import look
+from support.servers import SCHEMA
 from support.waiting import until
 
 HOSTILE = "page \x00 7 \ud800 \x1b[31m" + "é" * 500
@@ -222,3 +229,49 @@ def test_deadline_out_of_bounds_is_refused(deadline: Any) -> None:
                 "progress_deadline": deadline if isinstance(deadline, str) else timedelta(seconds=deadline),
             },
         )
+
+
+@pytest.fixture
+def latin_desk(database_url: str, prefix: str) -> Iterator[Desk]:
+    """Yield a desk on a database whose encoding holds few characters."""
+    name = f"outbox_latin_{uuid4().hex[:12]}"
+    with psycopg.connect(database_url, autocommit=True) as maker:
+        maker.execute(
+            sql.SQL("CREATE DATABASE {} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0").format(sql.Identifier(name))
+        )
+    database = Database(databases.url_of(database_url, name))
+    upgrade_database(database.url, SCHEMA)
+    desk = Desk(database, prefix)
+    try:
+        yield desk
+    finally:
+        desk.close()
+        database.close()
+        databases.drop(database_url, name)
+
+
+def test_a_marker_that_the_database_can_not_hold_costs_no_lease(latin_desk: Desk) -> None:
+    """Its attempt and its neighbours go on beyond their leases, and a later marker is stored as ever."""
+    desk, gate = latin_desk, latin_desk.gate()
+
+    def handle(job: Any, payload: Any) -> None:
+        if payload.name == "a":
+            job.progress("\N{SNOWMAN}")
+            gate.wait(job)
+            job.progress("thawed")
+        second.wait(job)
+
+    second = desk.gate()
+    running = desk.start(handler(handle, lease=1))
+    [job_id, _] = desk.submit("a", "b")
+    gate.holds(1)
+    second.holds(1)
+    expiry = "SELECT min(lease_expires_at) FROM {s}.outbox"
+    first = desk.database.value(expiry)
+    until(lambda: (desk.database.value(expiry) or first) > first + timedelta(seconds=2))
+    assert running.counted("leases_lost") == 0
+    gate.open()
+    until(lambda: stored(desk, job_id) == "thawed")
+    second.open()
+    desk.done(2)
+    assert desk.outcomes(job_id) == ["succeeded"]
