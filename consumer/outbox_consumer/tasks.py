@@ -52,7 +52,10 @@ class LoopSlots:
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._appliers = DaemonExecutor(size, "outbox-apply")
-        # For the handlers' own `asyncio.to_thread`: apart, so that a call that never returns costs no `apply`.
+        # What an effect has done must be on record at once, whatever else waits.
+        self._ledger = DaemonExecutor(max(size, _MIN_HELPERS), "outbox-effects")
+        # For the handlers' own `asyncio.to_thread`: apart, so that a call that never returns costs no `apply`, and
+        # keeps no effect from its record.
         self._helpers = DaemonExecutor(max(size, _MIN_HELPERS), "outbox-to-thread")
         self._loop.set_default_executor(self._helpers)
 
@@ -95,6 +98,7 @@ class LoopSlots:
         """Stop the loop; the tasks that still run are cancelled, within a bound."""
         self._appliers.shutdown()
         self._helpers.shutdown()
+        self._ledger.shutdown()
         self._call(self._stop)
 
     def _call(self, action: Callable[[], None]) -> None:
@@ -204,6 +208,7 @@ class LoopSlots:
         if entry.job.is_lost:
             self._attempts.drop(entry, "the lease was lost before the start")
             return
+        entry.job.keep_ledger_on(self._ledger)
         succeeded, result = await self._attempts.run_async(entry)
         if not succeeded:
             return

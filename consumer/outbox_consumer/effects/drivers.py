@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -79,12 +82,19 @@ def run(course: Course, persist: Persist) -> Any:
             error = raised
 
 
-async def run_async(course: Course, persist: Persist) -> Any:
-    """Run a course from a coroutine; only user code runs on the event loop."""
+async def run_async(course: Course, persist: Persist, ledger: Executor | None = None) -> Any:
+    """Run a course from a coroutine; only user code runs on the event loop.
+
+    Args:
+        course: to be run.
+        persist: runs what the course writes.
+        ledger: the threads for that; None: those of `asyncio.to_thread`, which handlers may keep busy for long.
+    """
 
     async def do(step: Record | Ask) -> Any:
         if isinstance(step, Record):
-            return await asyncio.to_thread(persist, step.run)
+            write = partial(contextvars.copy_context().run, persist, step.run)
+            return await asyncio.get_running_loop().run_in_executor(ledger, write)
         answer = step.run()
         return await answer if inspect.isawaitable(answer) else answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -44,6 +45,7 @@ class CallsEffects:
     vault: Vault | None
     # Made by the first call of an effect: most jobs have none.
     _underway: Underway | None = None
+    _ledger: Executor | None = None
 
     def effect(
         self,
@@ -114,7 +116,11 @@ class CallsEffects:
             asynchronous=True,
         )
         with self._calling(declared.name) as course_of:
-            return await run_async(course_of(declared), self._persist)
+            return await run_async(course_of(declared), self._persist, self._ledger)
+
+    def keep_ledger_on(self, threads: Executor) -> None:
+        """Have the database of `effect_async` waited for on these threads. For the runtime."""
+        self._ledger = threads
 
     def note_effect(self, name: str) -> None:
         """Take over that this attempt has called an effect in another process. For the runtime."""
