@@ -15,6 +15,7 @@ from sqlalchemy.schema import CreateSchema
 
 from outbox.identifiers import schema_identifier
 from outbox.migrations.errors import MigrationError
+from outbox.migrations.prebuilt import refuse_unusable, taken_as_they_are
 from outbox.migrations.revisions import (
     VERSION_TABLE,
     Upgrade,
@@ -60,9 +61,17 @@ def apply_pending(connection: Connection, schema: str, revision: str = "head", *
     with setting(connection, "search_path", "pg_catalog, pg_temp"), _untranslated(connection, schema):
         _create_version_table(connection, schema)
         _context(connection, schema, scripts).run_migrations(
-            apply=lambda name: run_script(connection, revision_file_sql(name, schema))
+            apply=lambda name: _apply(connection, schema, revision_file_sql(name, schema))
         )
     return Upgrade(schema, before, scripts[-1].revision, tuple(script.revision for script in scripts))
+
+
+def _apply(connection: Connection, schema: str, sql: str) -> None:
+    beforehand = taken_as_they_are(sql)
+    if beforehand:
+        with setting(connection, "search_path", schema_identifier(schema)):
+            refuse_unusable(connection, schema, beforehand)
+    run_script(connection, sql)
 
 
 def run_script(connection: Connection, sql: str) -> None:

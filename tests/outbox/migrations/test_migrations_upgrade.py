@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import OperationalError
 
 from outbox.migrations import (
     MigrationBusy,
@@ -174,6 +175,66 @@ def test_a_failing_revision_leaves_nothing(engine: Engine, next_migration: AddMi
     with pytest.raises(Exception, match="division by zero"):
         upgrade_database(engine)
     assert schemas(engine) == set()
+
+
+BUILT = {
+    "jobs_parent": "ON {table} (parent_id, id) WHERE parent_id IS NOT NULL",
+    "jobs_correlation": "ON {table} (correlation_id, id) WHERE correlation_id IS NOT NULL",
+}
+IDENTITIES = "SELECT relname, oid, relfilenode FROM pg_class WHERE relname IN ('jobs_parent', 'jobs_correlation')"
+
+
+def built_beforehand(engine: Engine, schema: str = "outbox", **other: str) -> None:
+    """Build the indexes of 0015 as the page says, on tables that are one revision before it."""
+    upgrade_database(engine, schema, revision="0014")
+    quoted = schema.replace('"', '""')
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        for name, definition in (BUILT | other).items():
+            connection.execute(text(f"CREATE INDEX CONCURRENTLY {name} " + definition.format(table=f'"{quoted}".jobs')))
+
+
+@pytest.mark.parametrize("schema", ["outbox", 'weird "name"'])
+def test_indexes_that_were_built_beforehand_are_taken_as_they_are(engine: Engine, schema: str) -> None:
+    """The upgrade builds nothing anew, and the tables are what they should be."""
+    built_beforehand(engine, schema)
+    with engine.connect() as connection:
+        before = sorted(connection.execute(text(IDENTITIES)).all())
+    assert len(before) == 2
+    assert "0015" in upgrade_database(engine, schema).applied
+    with engine.connect() as connection:
+        assert sorted(connection.execute(text(IDENTITIES)).all()) == before
+        assert check_schema(connection, schema).ok
+
+
+def test_an_index_whose_build_broke_off_is_not_taken(engine: Engine) -> None:
+    """Nobody could use it: it is named, the revision is not stamped, and once it is dropped it is built."""
+    built_beforehand(engine)
+    autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+    build = f"CREATE INDEX CONCURRENTLY jobs_parent {BUILT['jobs_parent']}".format(table="outbox.jobs")
+    with autocommit.connect() as connection, engine.begin() as writer:
+        connection.execute(text("DROP INDEX CONCURRENTLY outbox.jobs_parent"))
+        writer.execute(text("LOCK TABLE outbox.jobs IN ROW EXCLUSIVE MODE"))
+        connection.execute(text("SET statement_timeout = '200ms'"))
+        with pytest.raises(OperationalError, match="statement timeout"):
+            connection.execute(text(build))
+    with pytest.raises(MigrationError, match=r"jobs_parent on jobs is INVALID.* DROP INDEX CONCURRENTLY"):
+        upgrade_database(engine)
+    with engine.connect() as connection:
+        assert current_revision(connection) == "0014"
+    with autocommit.connect() as connection:
+        connection.execute(text("DROP INDEX CONCURRENTLY outbox.jobs_parent"))
+    assert "0015" in upgrade_database(engine).applied
+    with engine.connect() as connection:
+        assert check_schema(connection).ok
+
+
+def test_another_index_of_the_name_is_not_taken(engine: Engine) -> None:
+    """A slip in what was built beforehand is found before it is stamped as right."""
+    built_beforehand(engine, jobs_correlation="ON {table} (correlation_id)")
+    with pytest.raises(MigrationError, match=r"not the one needed: CREATE INDEX jobs_correlation .*\(correlation_id\)"):
+        upgrade_database(engine)
+    with engine.connect() as connection:
+        assert current_revision(connection) == "0014"
 
 
 def test_a_long_reader_delays_the_upgrade_but_not_the_writers(engine: Engine, next_migration: AddMigration) -> None:
