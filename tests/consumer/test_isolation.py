@@ -194,6 +194,18 @@ def test_marker_comes_from_the_child(desk: Desk, tmp_path: Path) -> None:
     desk.done(1)
 
 
+def test_a_thread_that_was_left_behind_speaks_of_its_own_attempt(desk: Desk, tmp_path: Path) -> None:
+    """What it does is no part of the next job's history, though both run in one process."""
+    desk.start(ScriptHandler(), concurrency=1)
+    submit(desk, "leaves_a_thread", tmp_path)
+    desk.done(1)
+    job_id = submit(desk, "comes_after", tmp_path)
+    desk.done(2)
+    query = "SELECT effects_touched FROM {s}.attempts WHERE job_id = %s"
+    assert desk.database.rows(query, job_id) == [(None,)]
+    assert desk.database.count("effects") == 0
+
+
 def test_log_of_a_child_is_the_consumers(desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A child's log records arrive with their facts and their job; what it prints goes nowhere."""
     desk.start(ScriptHandler(), concurrency=1)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -235,7 +236,32 @@ def sits_in_a_transaction(job: Any, payload: Any) -> None:
         time.sleep(600)
 
 
+def leaves_a_thread(job: Any, payload: Any) -> str:
+    """Leave a thread behind that goes on with the job."""
+
+    def go_on() -> None:
+        while not (Path(payload.folder) / "go").exists():
+            time.sleep(0.01)
+        job.progress("left behind")
+        with suppress(LeaseLost):
+            job.effect("left_behind", {}, send=lambda *_: "sent")
+        mark(payload, "gone_on")
+
+    threading.Thread(target=go_on, daemon=True).start()
+    return "left"
+
+
+def comes_after(job: Any, payload: Any) -> str:
+    """Wait until the thread that was left behind has gone on."""
+    mark(payload, "go")
+    while not (Path(payload.folder) / "gone_on").exists():
+        time.sleep(0.01)
+    return "after"
+
+
 SCRIPTS = {
+    "leaves_a_thread": leaves_a_thread,
+    "comes_after": comes_after,
     "pid": pid,
     "killed": killed,
     "exits": exits,

@@ -77,6 +77,10 @@ class IsolatedJob(Job):
         )
         self._worker = worker
 
+    def say(self, kind: Kind, **fields: object) -> None:
+        """Tell the consumer something of this attempt. A thread that outlives it speaks of it, not of the next one."""
+        self._worker.send(json_frame(kind, lease=self._lease.token.hex, **fields))
+
     def loss(self) -> LeaseLost:
         """Return what `check` raises of a lost lease."""
         return LeaseLost(self.id, self.attempt, self._reason)
@@ -84,17 +88,17 @@ class IsolatedJob(Job):
     @contextmanager
     def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:
         with super()._calling(name) as course_of:
-            self._worker.send(json_frame(Kind.EFFECT, name=name))
+            self.say(Kind.EFFECT, name=name)
             yield course_of
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
         try:
             with super()._counted():
-                self._worker.send(json_frame(Kind.FENCE, open=self._open))
+                self.say(Kind.FENCE, open=self._open)
                 yield
         finally:
-            self._worker.send(json_frame(Kind.FENCE, open=self._open))
+            self.say(Kind.FENCE, open=self._open)
 
 
 class Worker:
@@ -243,7 +247,7 @@ class Worker:
         marker, at = job.marker
         if marker is not None and marker != self._said:
             self._said = marker
-            self.send(json_frame(Kind.PROGRESS, marker=marker, at=at))
+            job.say(Kind.PROGRESS, marker=marker, at=at)
 
     def _interrupt(self, *_: object) -> None:
         """Take the consumer's SIGTERM: a handler that has not asked whether its lease is lost is told where it is. One

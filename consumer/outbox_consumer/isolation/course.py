@@ -25,6 +25,8 @@ from outbox_schemas import LeaseLost
 __all__ = ["Course", "Patience"]
 
 _TICK_S = 0.1
+# They name its lease.
+_OF_AN_ATTEMPT = frozenset({Kind.PROGRESS, Kind.FENCE, Kind.EFFECT})
 
 Patience = Callable[[], tuple[float, float]]
 """How many seconds after it was told of the lease's loss a handler is interrupted, and killed."""
@@ -75,18 +77,21 @@ class Course:
     def _heard(self, kind: Kind, body: bytes) -> bool:
         """Take what is said by the way; False if it is the answer."""
         job = self._entry.job
-        if kind is Kind.PROGRESS:
-            fields = json.loads(body)
-            job.moved(fields["marker"], fields["at"])
-        elif kind is Kind.FENCE:
-            job.hold_open(json.loads(body)["open"])
-        elif kind is Kind.EFFECT:
-            job.note_effect(json.loads(body)["name"])
-        elif kind is Kind.LOG:
+        if kind is Kind.LOG:
             self._logged += len(body)
             take(body, str(job.id))
-        else:
+            return True
+        if kind not in _OF_AN_ATTEMPT:
             return False
+        fields = json.loads(body)
+        if fields["lease"] != self._entry.lease.token.hex:
+            return True  # from a thread that an earlier attempt has left behind
+        if kind is Kind.PROGRESS:
+            job.moved(fields["marker"], fields["at"])
+        elif kind is Kind.FENCE:
+            job.hold_open(fields["open"])
+        else:
+            job.note_effect(fields["name"])
         return True
 
     def _answer(self, kind: Kind, body: bytes) -> Any:
