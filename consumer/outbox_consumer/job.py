@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, overload
+from typing import NoReturn
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -17,24 +16,19 @@ from sqlalchemy.orm import Session
 from outbox.budgets import Spent, spent_within
 from outbox.ending import LeaseEnd, lease_end_within
 from outbox.leasing import Claimed, hold_fence
-from outbox.sealing.envelope import MARK, is_sealed
 from outbox.sealing.vault import Vault
 from outbox.statements import Statements
 from outbox.writer import Origin
+from outbox_consumer.checkpoints import KeepsCheckpoints
 from outbox_consumer.effects.methods import CallsEffects
 from outbox_consumer.guarded import begun_step, current_transaction, guarded_session, returned_clean
 from outbox_consumer.retry import RetryPolicy
 from outbox_consumer.retry_budget import RetryBudget, budget_of
-from outbox_schemas import LeaseLost, PayloadError
-from outbox_schemas.documents import document_text
-from outbox_schemas.names import check_name
+from outbox_schemas import LeaseLost
 
 __all__ = ["MARKER_CHARACTERS", "Job", "Lost"]
 
-_CHECKPOINT_BYTES = 64 * 1024
 MARKER_CHARACTERS = 200
-_STATE = "state"  # the name of the checkpoint that has none
-_UNREAD = object()
 # One for all jobs: it is held for an instant, and rarely. A lock of each job's own would cost every one of them.
 _rare = threading.Lock()
 
@@ -46,7 +40,7 @@ class Lost(threading.Event):
         return self.is_set()
 
 
-class Job(CallsEffects):
+class Job(CallsEffects, KeepsCheckpoints):
     """One attempt of a job, as its handler sees it. Safe to use from several threads.
 
     Attributes:
@@ -99,7 +93,6 @@ class Job(CallsEffects):
         self._applying = False
         self._open = 0
         self._here: threading.local | None = None
-        self._checkpoint: Any = _UNREAD
         self._effect_key_lifetime = effect_key_lifetime
 
     @property
@@ -208,73 +201,6 @@ class Job(CallsEffects):
     def origin(self) -> Origin:
         """What marks the sessions in which this attempt writes. For the runtime."""
         return Origin(self.id, self.correlation_id)
-
-    @property
-    def checkpoint(self) -> Any:
-        """What an earlier attempt kept by `save_checkpoint(session, state)`, or None. It stays the same for all of this
-        attempt, whatever it saves itself. Read when it is first asked for, and not at all in a first attempt.
-        """
-        if self._checkpoint is _UNREAD:
-            self._settle_checkpoint(self.load_checkpoint(_STATE) if self.attempt > 1 else None)
-        return self._checkpoint
-
-    @overload
-    def save_checkpoint(self, session: Session, state: Any, /) -> None: ...
-
-    @overload
-    def save_checkpoint(self, session: Session, name: str, value: Any) -> None: ...
-
-    def save_checkpoint(self, session: Session, name: Any, value: Any = _UNREAD) -> None:
-        """Keep a JSON value, or a pydantic model's, for later attempts; `session` is that of `transaction()` or of
-        `apply`, so that it commits with the work it claims. `save_checkpoint(session, state)` keeps what `checkpoint`
-        gives the next attempt; with a name, `load_checkpoint(name)` gives it back.
-
-        Raises:
-            PayloadError: JSON can't hold the value exactly (a tuple comes back as a list), or it is larger than 64 KiB.
-            LeaseLost: the lease is no longer owned; nothing was written.
-            RuntimeError: called from `apply` with a session of one's own, which would wait for apply's own lock.
-        """
-        if value is _UNREAD:
-            name, value = _STATE, name
-        check_name("checkpoint", name)
-        text = document_text(value, "checkpoint", _CHECKPOINT_BYTES)
-        if isinstance(value, dict) and MARK in value:
-            raise PayloadError(f"checkpoint.{MARK}", "is the mark of sealed values; call the field otherwise")
-        if self.vault is not None:
-            text = self.vault.seal_json(text, f"checkpoint:{name}")
-        connection = session.connection()
-        if connection is not self._inside_of():
-            self._pass_fence(connection)
-        if name == _STATE and self._checkpoint is _UNREAD:  # before this attempt overwrites what it began from
-            found = self._checkpoint_on(connection, _STATE) if self.attempt > 1 else None
-            self._settle_checkpoint(found)
-        parameters = {"job_id": self.id, "name": name, "attempt": self.attempt, "value": text}
-        self._statements.run_within(connection, "save_checkpoint", parameters)
-
-    def load_checkpoint(self, name: str) -> Any:
-        """Return what an earlier attempt (or this one) kept under `name`, or None. Inside `transaction()` and `apply`
-        it reads there, and so sees what has just been saved.
-
-        Raises `SealBroken` for a sealed one that was changed from outside.
-        """
-        connection = self._inside_of()
-        if connection is not None:
-            return self._checkpoint_on(connection, name)
-        with self._engine.connect() as connection:
-            return self._checkpoint_on(connection, name)
-
-    def _checkpoint_on(self, connection: sa.Connection, name: str) -> Any:
-        parameters = {"job_id": self.id, "name": name}
-        rows = self._statements.run_within(connection, "load_checkpoint", parameters)
-        return json.loads(self._clear(rows[0].value, name)) if rows else None
-
-    def _clear(self, text: str, name: str) -> str:
-        return self.vault.open(text, f"checkpoint:{name}") if self.vault is not None and is_sealed(text) else text
-
-    def _settle_checkpoint(self, found: Any) -> None:
-        with _rare:
-            if self._checkpoint is _UNREAD:
-                self._checkpoint = found
 
     @contextmanager
     def inside(self, connection: sa.Connection) -> Iterator[None]:
