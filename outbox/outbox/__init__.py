@@ -13,6 +13,7 @@ from outbox.joining import fan_in, fan_in_async
 from outbox.reading import find_job, get_job, get_job_async
 from outbox.redrive_views import Redriven, RedrivePreview, StopOn
 from outbox.redriving import preview_redrive, redrive
+from outbox.redriving_async import preview_redrive_async, redrive_async
 from outbox.resolving import resolve_effect
 from outbox.writer import enqueue, enqueue_async, enqueue_many
 from outbox_schemas import (
@@ -87,6 +88,8 @@ __all__ = [
     "once_async",
     "preview_cancel",
     "preview_redrive",
+    "preview_redrive_async",
     "redrive",
+    "redrive_async",
     "resolve_effect",
 ]

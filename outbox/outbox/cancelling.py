@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
 from outbox.barriers import Barrier, hit
 from outbox.reading import get_job
 from outbox.side_lookup import beside
 from outbox.statements import Statements, statements_for
+from outbox.targets import awaitable
 from outbox.writer import AsyncTarget, Target, connection_of, schema_of
 from outbox_schemas import CancelResult, JobNotFound, JobView, NameRefused
 
@@ -57,11 +57,9 @@ async def cancel_async(
     target: AsyncTarget, job_id: UUID, *, by: str, reason: str, schema: str | None = None
 ) -> CancelResult:
     """`cancel` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
-    if isinstance(target, async_scoped_session):
-        target = target()
-    if isinstance(target, AsyncSession | AsyncConnection):
-        return await target.run_sync(lambda inner: cancel(inner, job_id, by=by, reason=reason, schema=schema))
-    raise TypeError(f"cancel_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+    return await awaitable(target, "cancel_async").run_sync(
+        lambda inner: cancel(inner, job_id, by=by, reason=reason, schema=schema)
+    )
 
 
 def end_held(

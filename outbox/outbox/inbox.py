@@ -19,11 +19,12 @@ from typing import Any
 
 import sqlalchemy as sa
 from pydantic import BaseModel
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from outbox.link import Link
 from outbox.side_lookup import beside
 from outbox.statements import Statements, statements_for
+from outbox.targets import awaitable
 from outbox.writer import AsyncTarget, Target, schema_of, writable
 from outbox_schemas import InboxKeyConflict, NameRefused, SubmissionUnresolved
 from outbox_schemas.documents import document_text, read_back
@@ -123,11 +124,8 @@ async def once_async(
 ) -> AsyncOnce:
     """`once` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
     checked, digest = _checked(key, arguments)
-    if isinstance(target, async_scoped_session):
-        target = target()
-    if isinstance(target, AsyncSession | AsyncConnection):
-        return AsyncOnce(await target.run_sync(lambda inner: _claim(inner, checked, digest, schema)), target)
-    raise TypeError(f"once_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+    inner = awaitable(target, "once_async")
+    return AsyncOnce(await inner.run_sync(lambda twin: _claim(twin, checked, digest, schema)), inner)
 
 
 def purge_inbox(link: Link, keep_s: float, *, batch: int = 1000) -> int:

@@ -13,11 +13,11 @@ from typing import Literal, Unpack
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
 from outbox.side_lookup import beside
 from outbox.statements import Statements, statements_for
 from outbox.submission import Options, submission_of
+from outbox.targets import awaitable
 from outbox.writer import AsyncTarget, SubmitOptions, Target, schema_of, with_origin, writable, write_one
 from outbox_schemas import JobNotFound, JobRef, JobView, NameRefused, Payload
 
@@ -83,11 +83,9 @@ async def fan_in_async(
     **options: Unpack[SubmitOptions],
 ) -> JobRef:
     """`fan_in` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
-    if isinstance(target, async_scoped_session):
-        target = target()
-    if isinstance(target, AsyncSession | AsyncConnection):
-        return await target.run_sync(lambda inner: fan_in(inner, jobs, then, on=on, schema=schema, **options))
-    raise TypeError(f"fan_in_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+    return await awaitable(target, "fan_in_async").run_sync(
+        lambda inner: fan_in(inner, jobs, then, on=on, schema=schema, **options)
+    )
 
 
 def _ids(jobs: Iterable[Member]) -> list[str]:

@@ -10,12 +10,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
-
 from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
-from outbox.writer import Target, connection_of, schema_of
+from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
 from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, RefusalView, TreeView
 from outbox_schemas.names import check_key, check_name, check_tenant
 
@@ -68,11 +66,9 @@ def find_job(
     return _read(target, parameters, schema)
 
 
-async def get_job_async(
-    target: AsyncSession | AsyncConnection, job_id: UUID, *, schema: str | None = None
-) -> JobView | None:
-    """`get_job` for async sessions and connections."""
-    return await target.run_sync(lambda inner: get_job(inner, job_id, schema=schema))
+async def get_job_async(target: AsyncTarget, job_id: UUID, *, schema: str | None = None) -> JobView | None:
+    """`get_job` for an `AsyncSession` or `AsyncConnection`; the same errors."""
+    return await awaitable(target, "get_job_async").run_sync(lambda inner: get_job(inner, job_id, schema=schema))
 
 
 def show_job(link: Link, job_id: UUID) -> tuple[JobView, list[AttemptView]] | None:

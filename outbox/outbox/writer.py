@@ -16,7 +16,6 @@ What each isolation level gives when two transactions race on one key:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -24,7 +23,6 @@ from typing import NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
 from outbox.side_lookup import Holder, find_committed, holders_of
@@ -39,7 +37,8 @@ from outbox.submission import (
     submission_of,
     submissions_of,
 )
-from outbox_schemas import JobRef, JobState, LogicalKeyConflict, NameRefused, Payload, SubmissionUnresolved
+from outbox.targets import SCHEMA_KEY, AsyncTarget, Target, awaitable, connection_of, schema_of, writable
+from outbox_schemas import JobRef, JobState, LogicalKeyConflict, Payload, SubmissionUnresolved
 
 __all__ = [
     "ORIGIN_KEY",
@@ -57,12 +56,6 @@ __all__ = [
     "writable",
     "write_one",
 ]
-
-Target = Session | scoped_session[Session] | sa.Connection
-AsyncTarget = AsyncSession | async_scoped_session[AsyncSession] | AsyncConnection
-
-SCHEMA_KEY = "outbox.schema"
-"""Where a handler's session says which installation it belongs to (`Session.info`)."""
 
 ORIGIN_KEY = "outbox.origin"
 """Where it says, by an `Origin`, whose job's work is written there: what is enqueued by it follows from that job."""
@@ -158,37 +151,9 @@ async def enqueue_async(
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
     checked = Options.of(**options) if options else USUAL
     submission = submission_of(payload, checked)
-    if isinstance(target, async_scoped_session):
-        target = target()
-    if isinstance(target, AsyncSession | AsyncConnection):
-        return await target.run_sync(
-            lambda inner: write_one(writable(inner), submission, checked, statements_for(schema_of(inner, schema)))
-        )
-    raise TypeError(f"enqueue_async takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
-
-
-def connection_of(target: Target) -> sa.Connection:
-    """Return the connection that carries the caller's transaction. Raises `TypeError` for anything that has none."""
-    if isinstance(target, scoped_session):
-        target = target()
-    if isinstance(target, Session):
-        return target.connection()
-    if isinstance(target, sa.Connection):
-        return target
-    remedy = ""
-    if isinstance(target, AsyncSession | AsyncConnection | async_scoped_session):
-        remedy = "; use enqueue_async, or await target.run_sync(lambda inner: ...) for what has no async twin"
-    raise TypeError(f"expected a SQLAlchemy Session or Connection, not {type(target).__name__}{remedy}")
-
-
-def schema_of(target: Target | None, schema: str | None) -> str:
-    """Return the installation's schema: the one given, else that of the consumer whose handler's session this is, else
-    `OUTBOX_SCHEMA`, else "outbox".
-    """
-    if schema is not None:
-        return schema
-    own = target.info.get(SCHEMA_KEY) if isinstance(target, Session | scoped_session) else None
-    return str(own) if own else os.environ.get("OUTBOX_SCHEMA") or "outbox"
+    return await awaitable(target, "enqueue_async").run_sync(
+        lambda inner: write_one(writable(inner), submission, checked, statements_for(schema_of(inner, schema)))
+    )
 
 
 def with_origin(target: Target, options: SubmitOptions) -> SubmitOptions:
@@ -197,22 +162,6 @@ def with_origin(target: Target, options: SubmitOptions) -> SubmitOptions:
     if not isinstance(origin, Origin):
         return options
     return {"parent_id": origin.job_id, "correlation_id": origin.correlation_id, **options}
-
-
-def writable(target: Target) -> sa.Connection:
-    """Return the connection that carries the caller's transaction, if a job can be written in it.
-
-    Raises:
-        NameRefused: it is not PostgreSQL's, or commits each statement by itself.
-    """
-    connection = connection_of(target)
-    if connection.dialect.name != "postgresql":
-        raise NameRefused("target", f"speaks {connection.dialect.name}; jobs live in PostgreSQL")
-    if getattr(connection.connection.dbapi_connection, "autocommit", False):
-        raise NameRefused(
-            "target", "is in AUTOCOMMIT mode, so the job would not commit with your rows; give it a transaction"
-        )
-    return connection
 
 
 def _write_many(

@@ -14,7 +14,8 @@ NAMES = {
         JobRef JobState JobView LogicalKeyConflict NameRefused Once OutboxError Payload PayloadError
         RedrivePreview RedriveRefused Redriven SettingsError StateChanged StopOn SubmissionUnresolved cancel
         cancel_async cancel_many enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job
-        get_job get_job_async once once_async preview_cancel preview_redrive redrive resolve_effect""",
+        get_job get_job_async once once_async preview_cancel preview_redrive
+        preview_redrive_async redrive redrive_async resolve_effect""",
     "outbox_consumer": """AsyncHandler EffectNotSent EffectOnHold EffectRefused EffectResult Handler HandlerError Job
         LeaseLost NOT_DONE RetryBudget RetryPolicy RetryableError SurelyNotDone TerminalError
         ThrottledError known_error run_consumer""",

@@ -1,10 +1,10 @@
-"""Redriving a few jobs: previewed, acknowledged, patched, put back in the caller's transaction, or refused."""
+"""Redriving a few jobs: put back in the caller's transaction, or refused."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -15,35 +15,22 @@ from outbox import (
     DeadFilter,
     JobNotFound,
     JobState,
-    LogicalKeyConflict,
     NameRefused,
-    PayloadError,
     RedriveRefused,
-    StateChanged,
     cancel,
-    enqueue,
     preview_redrive,
     redrive,
 )
 from outbox.dead_letters import discard, list_dead_letters
-from outbox.ending import Failure, complete, fail
+from outbox.ending import complete
 from outbox.link import Link
-from outbox.redrive_operations import steer_redrive
-from outbox_schemas import Payload
 from support.database import Database
-from support.jobs import Note, history, look, release_all, running, submit, take
+from support.jobs import dead, history, look, release_all, running, submit, take
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
 
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-
-
-def dead(database: Database, link: Link, count: int = 1, code: str = "ValueError", **options: Any) -> list[UUID]:
-    """Return the ids of fresh jobs that have failed."""
-    mine = running(database, link, count, **options)
-    fail(link, [(item.lease, Failure("unknown", code, "it broke", None)) for item in mine])
-    return [item.lease.job_id for item in mine]
 
 
 def test_a_failed_job_begins_anew(database: Database, link: Link, engine: sa.Engine) -> None:
@@ -184,145 +171,6 @@ def test_an_effect_that_was_settled_holds_nothing(database: Database, link: Link
         assert list(redrive(connection, job_id, by="me", reason="x").redriven) == [job_id]
 
 
-def test_a_preview_is_exact_and_its_token_fits_while_nothing_changes(
-    database: Database, link: Link, engine: sa.Engine
-) -> None:
-    """By a filter: the count, the groups, a sample; jobs that fail later are no part of it, and do not spoil it."""
-    ids = dead(database, link, 3, code="timeout") + dead(database, link, 2, code="gone", tenant="other")
-    with engine.begin() as connection:
-        seen = preview_redrive(connection, where=DeadFilter(code="timeout"))
-        assert (seen.total, [(group["code"], group["jobs"]) for group in seen.groups]) == (3, [("timeout", 3)])
-        assert [UUID(one["id"]) for one in seen.sample] == sorted(ids[:3])
-    assert (database.count("audit"), database.count("redrive_operations")) == (0, 0)
-    later = dead(database, link, 1, code="timeout")
-    with engine.begin() as connection:
-        done = redrive(connection, where=DeadFilter(code="timeout"), acknowledge=seen.token, by="me", reason="x")
-    assert list(done.redriven) == sorted(ids[:3])
-    assert {letter.job_id for letter in list_dead_letters(link)} == {*ids[3:], *later}
-
-
-@pytest.mark.parametrize(
-    "change", ["redriven", "discarded", "failed again", "effect settled", "payload changed", "payload erased"]
-)
-def test_any_change_since_the_preview_is_refused(
-    database: Database, link: Link, engine: sa.Engine, change: str
-) -> None:
-    """Whoever acknowledges a state that is no more must look again; nothing is written."""
-    first, second = dead(database, link, 2)
-    effect(database, first, "uncertain")
-    where = DeadFilter(kind=Note.kind)
-    with engine.begin() as connection:
-        token = preview_redrive(connection, where=where).token
-        if change == "redriven":
-            redrive(connection, first, by="you", reason="x")
-        elif change == "discarded":
-            discard(connection, [first], by="you", reason="x")
-        elif change == "failed again":
-            redrive(connection, first, by="you", reason="x")
-    if change == "failed again":
-        release_all(link)
-        fail(link, [(item.lease, Failure("unknown", "ValueError", "m", None)) for item in take(link, [first])])
-    elif change == "effect settled":
-        database.rows("UPDATE {s}.effects SET state = 'confirmed', confirmed_at = now()")
-    elif change == "payload changed":
-        database.rows("UPDATE {s}.jobs SET payload_digest = '\\x01' WHERE id = %s", second)
-    elif change == "payload erased":
-        database.rows("UPDATE {s}.jobs SET payload = 'null', payload_erased_at = now() WHERE id = %s", second)
-    before = database.count("audit")
-    with engine.begin() as connection, pytest.raises(StateChanged, match="preview"):
-        redrive(connection, where=where, acknowledge=token, by="me", reason="x")
-    assert (look(database, second).state, database.count("audit")) == (JobState.FAILED, before)
-
-
-def test_ids_may_be_acknowledged_too(database: Database, link: Link, engine: sa.Engine) -> None:
-    """The token of a preview by ids fits the redrive of the same ids."""
-    ids = dead(database, link, 2)
-    with engine.begin() as connection:
-        token = preview_redrive(connection, ids).token
-        with pytest.raises(StateChanged):
-            redrive(connection, ids[:1], acknowledge=token, by="me", reason="x")
-        assert list(redrive(connection, ids, acknowledge=token, by="me", reason="x").redriven) == sorted(ids)
-
-
-@pytest.mark.parametrize("terms", [{"include_uncertain": True}, {"deadline": datetime(2100, 1, 1, tzinfo=UTC)}])
-def test_a_token_is_of_its_terms(database: Database, link: Link, engine: sa.Engine, terms: dict[str, Any]) -> None:
-    """Who has seen that a job on hold is left alone has not agreed to put it back; nor to a deadline of all."""
-    (job_id,) = dead(database, link, code="effect_on_hold")
-    effect(database, job_id, "uncertain")
-    where = DeadFilter(kind=Note.kind)
-    with engine.begin() as connection:
-        seen = preview_redrive(connection, where=where)
-        assert seen.refusals == {"effect_on_hold": 1}
-        with pytest.raises(StateChanged, match="include_uncertain"):
-            redrive(connection, where=where, acknowledge=seen.token, by="me", reason="x", **terms)
-        seen = preview_redrive(connection, where=where, **terms)
-        done = redrive(connection, where=where, acknowledge=seen.token, by="me", reason="x", rate=1, **terms)
-    assert (done.total, database.count("redrive_operations")) == (1, 1)
-
-
-def test_a_discarded_letter_spoils_a_token_of_ids_too(database: Database, link: Link, engine: sa.Engine) -> None:
-    """Somebody has closed it since: whoever named it looks again, and may name it again."""
-    ids = dead(database, link, 2)
-    with engine.begin() as connection:
-        token = preview_redrive(connection, ids).token
-        discard(connection, ids[:1], by="you", reason="paid by hand")
-        with pytest.raises(StateChanged):
-            redrive(connection, ids, acknowledge=token, by="me", reason="x")
-        assert redrive(connection, ids, by="me", reason="x").total == 2
-
-
-def test_a_preview_is_acted_on_once(database: Database, link: Link, engine: sa.Engine) -> None:
-    """Once more, while the first waits for the relays: refused. So is another one by a filter, which shows why."""
-    ids = dead(database, link, 3)
-    where = DeadFilter(kind=Note.kind)
-    with engine.begin() as connection:
-        token = preview_redrive(connection, where=where).token
-        slowly = {"where": where, "rate": 1, "canary": 1, "by": "me", "reason": "x"}
-        first = redrive(connection, acknowledge=token, **slowly)
-    with engine.begin() as connection:
-        with pytest.raises(StateChanged, match="already"):
-            redrive(connection, acknowledge=token, **slowly)
-        seen = preview_redrive(connection, where=where)
-        assert (seen.total, seen.refusals) == (3, {"in_redrive": 3})
-        with pytest.raises(RedriveRefused, match="waits in another redrive"):
-            redrive(connection, where=where, acknowledge=seen.token, by="me", reason="x")
-        assert list(redrive(connection, ids[0], by="me", reason="sooner").redriven) == [ids[0]]
-        steer_redrive(connection, first.operation_id, "abort", by="me", reason="x")
-        with pytest.raises(StateChanged, match="already"):
-            redrive(connection, acknowledge=token, **slowly)
-        token = preview_redrive(connection, where=where).token
-        assert list(redrive(connection, where=where, acknowledge=token, by="me", reason="x").redriven) == ids[1:]
-
-
-def test_of_two_who_act_on_one_preview_at_once_one_does(database: Database, link: Link, engine: sa.Engine) -> None:
-    """The second waits for the first, and then begins nothing; had the first gone back, it would."""
-    dead(database, link, 2)
-    where = DeadFilter(kind=Note.kind)
-    with engine.begin() as connection:
-        token = preview_redrive(connection, where=where).token
-
-    def act() -> UUID | None:
-        with database.engine().begin() as mine:
-            try:
-                return redrive(mine, where=where, acknowledge=token, by="you", reason="x", rate=1).operation_id
-            except StateChanged:
-                return None
-
-    for ending in ("rollback", "commit"):
-        with ThreadPoolExecutor(1) as pool, engine.connect() as connection:
-            redrive(connection, where=where, acknowledge=token, by="me", reason="x", rate=1)
-            other = pool.submit(act)
-            until(lambda: bool(database.rows(WAITING)))
-            getattr(connection, ending)()
-            begun = other.result(timeout=20)
-        assert (begun is None) is (ending == "commit")
-        assert database.count("redrive_operations") == 1
-        if begun is not None:
-            database.rows("DELETE FROM {s}.redrive_operations")
-            database.rows("DELETE FROM {s}.redrive_items")
-            database.rows("DELETE FROM {s}.redrive_lanes")
-
-
 @pytest.mark.parametrize(
     ("bad", "field"),
     [
@@ -348,81 +196,6 @@ def test_bad_arguments_are_refused_before_any_sql(engine: sa.Engine, bad: dict[s
         with pytest.raises(NameRefused, match=field):
             redrive(connection, **arguments)
         assert not connection.in_transaction()
-
-
-class Typed(Payload):
-    """A note whose body is a number."""
-
-    kind: ClassVar[str] = "test.note"
-    key: str
-    body: int = 0
-
-    def logical_key(self) -> str:
-        """Return the key."""
-        return self.key
-
-
-def test_a_patch_is_merged_and_the_old_payload_kept(database: Database, link: Link, engine: sa.Engine) -> None:
-    """The job runs with the new payload. Its key is still that of what was submitted, which finds it again."""
-    (job_id,) = dead(database, link, payloads=[Note(key="k", body={"a": 1, "b": 2})])
-    with engine.begin() as connection:
-        redrive(connection, job_id, by="me", reason="wrong b", patch={"body": {"b": 3, "a": None}})
-    assert database.value("SELECT payload FROM {s}.jobs") == {"key": "k", "body": {"b": 3}}
-    assert database.value("SELECT old_payload FROM {s}.redrive_items") == {"key": "k", "body": {"a": 1, "b": 2}}
-    with engine.begin() as connection:
-        again = enqueue(connection, Note(key="k", body={"a": 1, "b": 2}))
-        assert (again.id, again.created) == (job_id, False)
-        with pytest.raises(LogicalKeyConflict):
-            enqueue(connection, Note(key="k", body={"b": 3}))
-    assert database.value("SELECT detail ->> 'patched' FROM {s}.audit WHERE action = 'job.redrive'") == "true"
-
-
-@pytest.mark.parametrize("types", [(), (Note,)])
-def test_a_patch_may_be_a_function(database: Database, link: Link, engine: sa.Engine, types: Any) -> None:
-    """It is given the stored document and returns the new one."""
-    (job_id,) = dead(database, link, payloads=[Note(key="k", body=1)])
-    with engine.begin() as connection:
-        redrive(
-            connection,
-            job_id,
-            by="me",
-            reason="x",
-            payload_types=types,
-            patch=lambda old: old | {"body": old["body"] + 1},
-        )
-    assert database.value("SELECT payload FROM {s}.jobs") == {"key": "k", "body": 2}
-
-
-def bad_patch(old: dict[str, Any]) -> dict[str, Any]:
-    """Raise with the value in the message."""
-    raise ValueError(f"canary {old}")
-
-
-@pytest.mark.parametrize(
-    ("patch", "types", "error", "words"),
-    [
-        ({"body": "canary"}, (Typed,), PayloadError, "body"),
-        ({"key": "canary"}, (Note,), NameRefused, "logical key"),
-        ({"more": "canary"}, (Note,), PayloadError, "more"),
-        ({"body": "canary\x00"}, (), PayloadError, "NUL"),
-        ({"body": float("inf")}, (), PayloadError, "finite"),
-        ({"body": "canary" * 20_000}, (), PayloadError, "bytes"),
-        ({"body": object()}, (), PayloadError, "no JSON"),
-        (lambda old: [old], (), PayloadError, "list"),
-        (bad_patch, (), PayloadError, "ValueError"),
-    ],
-)  # fmt: skip
-def test_a_patch_that_can_not_be_leaves_nothing(
-    database: Database, link: Link, engine: sa.Engine, patch: Any, types: Any, error: type[Exception], words: str
-) -> None:
-    """It is refused naming the job and the field, never a value, and the transaction stays healthy."""
-    (job_id,) = dead(database, link, payloads=[Note(key="k", body=1)])
-    with engine.begin() as connection:
-        with pytest.raises(error, match=words) as caught:
-            redrive(connection, job_id, by="me", reason="x", patch=patch, payload_types=types)
-        connection.execute(sa.text("SELECT 1"))
-    assert "canary" not in str(caught.value)
-    assert (database.count("redrive_items"), look(database, job_id).state) == (0, JobState.FAILED)
 
 
 def test_of_two_redrives_one_wins(database: Database, link: Link) -> None:

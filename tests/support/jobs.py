@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox import enqueue_many
-from outbox.ending import Failure
+from outbox.ending import Failure, fail
 from outbox.leasing import Ability, Claimed, Worker, claim
 from outbox.link import Link
 from outbox.reading import show_job
@@ -90,6 +90,13 @@ def running(database: Database, link: Link, count: int = 1, **options: Any) -> l
     claimed = take(link, ids)
     assert [item.lease.job_id for item in claimed] == ids
     return claimed
+
+
+def dead(database: Database, link: Link, count: int = 1, code: str = "ValueError", **options: Any) -> list[UUID]:
+    """Return the ids of fresh jobs that have failed."""
+    mine = running(database, link, count, **options)
+    fail(link, [(item.lease, Failure("unknown", code, "it broke", None)) for item in mine])
+    return [item.lease.job_id for item in mine]
 
 
 def look(database: Database, job_id: UUID) -> JobView:
