@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 from uuid import uuid4
@@ -17,10 +18,12 @@ from outbox.link import Link
 from outbox_schemas.states import EFFECT_MOVES, EffectState
 from support.database import Database
 from support.jobs import BROKEN, RIVAL, release_all, running, take
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
 
 DIGEST = b"digest"
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 DONE = Remote('{"a":1}', request_id="ch_1")
 
 
@@ -59,6 +62,34 @@ def test_a_lost_answer_changes_nothing(database: Database, link: Link, connectio
     assert state_of(database) == ("confirmed", 2)
     found = book.begin(connection, DIGEST, uuid4())
     assert (found.state, found.result_text, found.digest) == (EffectState.CONFIRMED, '{"a": 1}', DIGEST)
+
+
+@pytest.mark.parametrize("write", ["begin", "again", "confirm"])
+def test_a_write_whose_first_run_is_under_way_says_the_same(
+    database: Database, link: Link, engine: sa.Engine, connection: sa.Connection, write: str
+) -> None:
+    """A connection that broke may still carry the statement: the second run waits for it, and tells no other story."""
+    (mine,) = running(database, link)
+    book, call, second = book_of(database, mine), uuid4(), uuid4()
+    runs = {
+        "begin": lambda on: book.begin(on, DIGEST, call),
+        "again": lambda on: book.again(on, call, second),
+        "confirm": lambda on: book.confirm(on, call, "send", DONE),
+    }
+    if write != "begin":
+        runs["begin"](connection)
+    with ThreadPoolExecutor(1) as beside:
+        with engine.connect() as first, first.begin():
+            runs[write](first)
+            later = beside.submit(runs[write], connection)
+            until(lambda: database.count(WAITING) == 1)
+        answer = later.result(30)
+    assert answer.held
+    if write == "begin":
+        assert answer.call == call
+    else:
+        assert answer.written
+    assert state_of(database)[0] == ("confirmed" if write == "confirm" else "pending")
 
 
 def test_a_write_names_the_call_that_it_has_seen(database: Database, link: Link, connection: sa.Connection) -> None:
