@@ -19,6 +19,7 @@ from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import JobState, NameRefused
 from outbox_schemas.names import check_name, check_tenant
+from outbox_schemas.states import job_state
 
 __all__ = [
     "GROUPS",
@@ -92,7 +93,7 @@ class DeadLetter:
     logical_key: str
     queue: str
     tenant: str
-    state: JobState
+    state: JobState | str
     attempt_count: int
     code: str
     message: str | None
@@ -123,7 +124,7 @@ def list_dead_letters(
     parameters = (chosen or DeadFilter()).checked()
     rows = link.run("list_dead_letters", discarded=discarded, batch=limit, **parameters)
     return [
-        DeadLetter(**(row._asdict() | {"state": JobState(row.state), "message": hidden(row.message)})) for row in rows
+        DeadLetter(**(row._asdict() | {"state": job_state(row.state), "message": hidden(row.message)})) for row in rows
     ]
 
 

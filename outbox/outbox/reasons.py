@@ -63,7 +63,10 @@ def explanation_of(job: JobView, around: Surroundings) -> Explanation:
 
 
 def _findings(job: JobView, around: Surroundings) -> Iterator[Finding]:
-    if job.state in ENDED:
+    if not isinstance(job.state, JobState):
+        text = f"what a newer release calls {printable(job.state)}: this release doesn't know that state"
+        yield _finding(Reason.STATE_UNKNOWN, text)
+    elif job.state in ENDED:
         if around.redrive is not None and job.state is not JobState.SUCCEEDED:
             text = "its turn in redrive {} ({})".format(*around.redrive)
             yield _finding(Reason.REDRIVE_WAITS, text)

@@ -33,5 +33,6 @@ REMEDIES = MappingProxyType(
         Reason.REDRIVE_WAITS: "a relay, in the redrive's turn; a person resumes a paused one",
         Reason.NOTHING_OWED: "a person: this is a defect; `outbox doctor --fix` mends it",
         Reason.PHASE_MISMATCH: "a person: this is a defect; `outbox doctor --fix` mends it",
+        Reason.STATE_UNKNOWN: "a program of the release that has upgraded the tables",
     }
 )

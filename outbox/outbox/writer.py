@@ -39,6 +39,7 @@ from outbox.submission import (
 )
 from outbox.targets import SCHEMA_KEY, AsyncTarget, Target, awaitable, connection_of, schema_of, writable
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, Payload, SubmissionUnresolved
+from outbox_schemas.states import job_state
 
 __all__ = [
     "ORIGIN_KEY",
@@ -247,4 +248,4 @@ def _reference(submission: Submission, holder: Holder, tenant: str) -> JobRef:
         raise LogicalKeyConflict(
             tenant=tenant, kind=submission.kind, logical_key=submission.logical_key, job_id=holder.id
         )
-    return JobRef(id=holder.id, created=holder.id == submission.id, state=JobState(holder.state))
+    return JobRef(id=holder.id, created=holder.id == submission.id, state=job_state(holder.state))

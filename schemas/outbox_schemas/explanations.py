@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from outbox_schemas.states import JobState
+from outbox_schemas.views import OrNewer
 
 __all__ = ["Explanation", "Finding", "Reason"]
 
@@ -39,6 +40,7 @@ class Reason(StrEnum):
     REDRIVE_WAITS = "redrive_waits"
     NOTHING_OWED = "nothing_owed"
     PHASE_MISMATCH = "phase_mismatch"
+    STATE_UNKNOWN = "state_unknown"
 
 
 class Finding(BaseModel):
@@ -66,11 +68,11 @@ class Explanation(Finding):
 
     Attributes:
         job_id: the job.
-        state: the job's state at that moment.
+        state: the job's state at that moment, as in `JobView`.
         at: that moment, by the database's clock.
     """
 
     job_id: UUID
-    state: JobState
+    state: OrNewer[JobState]
     at: datetime
     also: tuple[Finding, ...] = ()

@@ -19,6 +19,7 @@ __all__ = [
     "Outcome",
     "Phase",
     "Reached",
+    "job_state",
     "next_states",
 ]
 
@@ -31,6 +32,11 @@ class JobState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+def job_state(word: str) -> JobState | str:
+    """Return the state of that name, or the word itself if only a newer release knows it."""
+    return JobState(word) if word in frozenset(JobState) else word
 
 
 ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})

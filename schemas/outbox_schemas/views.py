@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from outbox_schemas.states import EffectState, JobState, Outcome, Phase
 
@@ -23,6 +24,11 @@ __all__ = [
     "TreeView",
 ]
 
+_Word = TypeVar("_Word", JobState, Phase, Outcome, EffectState)
+
+# A word of the tables. One that only a newer release knows is shown as it stands, and means nothing here.
+OrNewer = Annotated[_Word | str, Field(union_mode="left_to_right")]
+
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
@@ -31,12 +37,12 @@ class JobRef:
     Attributes:
         id: the job's id, for life.
         created: False if the job was there already; then nothing was written.
-        state: the job's state as far as this transaction can tell.
+        state: the job's state as far as this transaction can tell; a plain text if only a newer release knows it.
     """
 
     id: UUID
     created: bool
-    state: JobState
+    state: JobState | str
 
 
 class _View(BaseModel):
@@ -58,7 +64,7 @@ class OwedView(_View):
     while released. `progress` is the marker that the running attempt, or the last one, gave with its latest heartbeat.
     """
 
-    phase: Phase
+    phase: OrNewer[Phase]
     due_at: datetime
     released_at: datetime | None
     release_count: int
@@ -84,7 +90,7 @@ class AttemptView(_View):
     started_at: datetime | None = None
     ended_at: datetime
     reached: str | None = None
-    outcome: Outcome
+    outcome: OrNewer[Outcome]
     failed_because: str | None = None
     error_class: str | None
     error_code: str | None
@@ -143,7 +149,7 @@ class EffectView(_View):
 
     job_id: UUID
     name: str
-    state: EffectState
+    state: OrNewer[EffectState]
     provider_key: UUID
     attempt: int
     sends: int
@@ -155,7 +161,7 @@ class EffectView(_View):
     created_at: datetime
     updated_at: datetime | None
     confirmed_at: datetime | None
-    job_state: JobState
+    job_state: OrNewer[JobState]
     kind: str
     logical_key: str
     tenant: str
@@ -166,7 +172,8 @@ class JobView(_View):
 
     `attempt_count` counts every lease ever given; `uncharged_attempts` of them were handed back unstarted or throttled
     and use up no retry, nor do those before the last redrive, whose numbers go up to `budget_start`. `failed_because`
-    is a `FailedBecause` as text: why a failed job is not tried again.
+    is a `FailedBecause` as text: why a failed job is not tried again. `state` is a plain text where a newer release has
+    written one that this release doesn't know; the same holds for the words of its outbox row, attempts and effects.
     """
 
     id: UUID
@@ -176,7 +183,7 @@ class JobView(_View):
     version: int
     queue: str
     priority: int
-    state: JobState
+    state: OrNewer[JobState]
     run_at: datetime
     deadline_at: datetime | None
     max_attempts: int | None
@@ -224,7 +231,7 @@ class TreeView(_View):
     tenant: str
     kind: str
     logical_key: str
-    state: JobState
+    state: OrNewer[JobState]
     attempt_count: int
     created_at: datetime
     finished_at: datetime | None

@@ -21,7 +21,7 @@ from outbox_schemas import ErrorView, JobState, JobView, OwedView, Phase, Reason
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-def job(state: JobState = JobState.READY, owed: OwedView | None = None, **fields: Any) -> JobView:
+def job(state: JobState | str = JobState.READY, owed: OwedView | None = None, **fields: Any) -> JobView:
     """Return a job in `state`."""
     base = dict.fromkeys(JobView.model_fields) | {
         "id": UUID(int=1),
@@ -291,6 +291,12 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         STAFFED,
         "nothing, which is a defect: it is ready and yet its outbox row is leased",
         [Reason.PHASE_MISMATCH],
+    ),
+    (
+        job("snoozed", owed(Phase.OWED, 5)),
+        STAFFED,
+        "what a newer release calls snoozed: this release doesn't know that state",
+        [Reason.STATE_UNKNOWN],
     ),
 ]
 

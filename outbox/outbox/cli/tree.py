@@ -44,7 +44,7 @@ def tree_lines(nodes: Sequence[TreeView], asked: UUID, *, complete: bool) -> Ite
 
 
 def _line(node: TreeView) -> str:
-    state = f"{node.state} ({node.last_error_code})" if node.state == "failed" else node.state.value
+    state = f"{node.state} ({node.last_error_code})" if node.state == "failed" else str(node.state)
     parts = [f"{node.kind} {node.logical_key}: {state}, {node.attempt_count} attempts"]
     if node.waits_until is not None and node.waited_until is None:
         parts.append(f"waits until {node.waits_for} jobs have {node.waits_until}")

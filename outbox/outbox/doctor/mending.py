@@ -11,6 +11,8 @@ from outbox.cancelling import check_actor
 from outbox.doctor.examining import Examination
 from outbox.doctor.report import Limits, Report
 from outbox.identifiers import default_schema
+from outbox.migrations.revisions import pending
+from outbox.migrations.runner import current_revision
 from outbox.statements import statements_for
 
 __all__ = ["Mended", "mend"]
@@ -47,9 +49,12 @@ def mend(
 
     Raises:
         NameRefused: `by` or `reason` is empty, unprintable or too long.
+        SchemaTooNew: a newer release has upgraded the tables, in which what looks wrong here may be right.
     """
     check_actor(by, reason)
     name = schema or default_schema()
+    with engine.connect() as connection:
+        pending(current_revision(connection, name))
     report = Examination(engine, name, limits or Limits(), lambda check: check.mend is not None).run()
     statements = statements_for(name)
     done: list[Mended] = []

@@ -10,7 +10,10 @@ WITH asked AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT a.job_id FROM asked AS a)) ORDER BY o.job_id FOR UPDATE
 ), gone AS (
-  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) RETURNING o.job_id, o.lease_token, o.released_at, o.progress,
+  -- Not that of a job in a state that only a newer release knows.
+  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h))
+    AND (SELECT j.state IN ('ready', 'running') FROM {schema}.jobs AS j WHERE j.id = o.job_id)
+  RETURNING o.job_id, o.lease_token, o.released_at, o.progress,
     {schema}.clock() AS now
 ), cancelled AS (
   UPDATE {schema}.jobs AS j

@@ -12,7 +12,7 @@ WITH held AS MATERIALIZED (
   RETURNING job_id
 ), dropped AS (
   DELETE FROM {schema}.dead_letters AS d
-  WHERE d.job_id = ANY (CAST(:job_ids AS uuid[])) AND (d.job_id = ANY (ARRAY(SELECT h.id FROM held AS h WHERE h.state <> 'failed'))
+  WHERE d.job_id = ANY (CAST(:job_ids AS uuid[])) AND (d.job_id = ANY (ARRAY(SELECT h.id FROM held AS h WHERE h.state IN ('ready', 'running', 'succeeded', 'cancelled')))
     OR NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = d.job_id))
   RETURNING d.job_id
 ), mended AS (

@@ -6,7 +6,7 @@ WITH held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), ended AS MATERIALIZED (
   SELECT j.id FROM {schema}.jobs AS j
-  WHERE j.id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) AND j.state NOT IN ('ready', 'running')
+  WHERE j.id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) AND j.state IN ('succeeded', 'failed', 'cancelled')
   ORDER BY j.id FOR UPDATE SKIP LOCKED
 ), mended AS (
   DELETE FROM {schema}.outbox AS o
