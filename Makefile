@@ -101,8 +101,8 @@ scale: $(READY) ## Read a million ended jobs, and claim beside their purge, agai
 	@PYTHONPATH=tests $(BIN)/python -m scale $(SCALE_ARGS)
 
 .PHONY: secrets
-secrets: $(READY) ## Plant secrets everywhere, let real processes do their worst, and search all that comes out
-	@$(BIN)/python -m pytest -n 0 tests/planted tests/consumer/test_sensitive.py tests/outbox/test_masking.py $(TEST_ARGS)
+secrets: $(READY) ## Run all tests, and search everything that comes out of them for the secrets that they plant
+	@PYTHONPATH=tests $(BIN)/python -m pytest -p planted.watch -n 2 $(TEST_ARGS)
 
 # Each writes its figures into docs/ and ends with 1 if a must is missed. BENCH_ARGS='--quick' tries one out.
 .PHONY: bench

@@ -16,7 +16,7 @@ from outbox_consumer import RetryableError, RetryPolicy, TerminalError
 from outbox_schemas import Payload, Sensitive
 from support.consuming import QUEUE, Desk, async_handler, handler
 
-CARD = 'canary-4111 "quoted"\nsecond-canary-line'
+CARD = 'canary-4111 "quoted"\nsecond-canary line'
 TOKEN = "canary-token-1f"
 
 
@@ -209,8 +209,8 @@ def test_a_neighbour_is_masked_by_its_own_payload_only(desk: Desk, masked_log: p
     running = desk.start(handler(handle, payload=Charge), concurrency=1)
     desk.done(1)
     running.stop()
-    logging.getLogger("app").warning("later second-canary-line")
+    logging.getLogger("app").warning("later second-canary line")
     assert [json.loads(line)["event"] for line in masked_log.text.splitlines() if '"app"' in line] == [
         "first ***",
-        "later second-canary-line",
+        "later second-canary line",
     ]

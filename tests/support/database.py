@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,9 @@ from outbox.statements import Statements
 from outbox.urls import sqlalchemy_engine
 from support.clock import DatabaseClock
 from support.servers import SCHEMA, Template
+
+AT_END: list[Callable[[Database], None]] = []
+"""What is done with each test's database before it is dropped."""
 
 
 class Database:
@@ -100,6 +103,8 @@ def cloned(template: Template) -> Iterator[Database]:
     database = Database(databases.url_of(databases.plain(template.server_url), name))
     try:
         yield database
+        for look in AT_END:
+            look(database)
     finally:
         database.close()
         databases.drop(template.server_url, name)

@@ -11,10 +11,15 @@ from outbox.sealing import Key, KeyRing, use
 from outbox.sealing.ring import KeyProvider
 from support.database import Database
 
+MADE: set[bytes] = set()
+"""The secrets that this process has made: `make secrets` searches for them."""
+
 
 def secret(name: str) -> bytes:
     """Return the secret of a test's key: the same for the same name."""
-    return hashlib.sha256(name.encode()).digest()
+    made = hashlib.sha256(name.encode()).digest()
+    MADE.add(made)
+    return made
 
 
 def ring(primary: str, *others: str, tenants: dict[str, str] | None = None, **options: Any) -> KeyRing:
