@@ -12,7 +12,7 @@ import pytest
 
 from outbox_consumer.broker.subscription import Subscription
 from outbox_relay import run as run_relay
-from support.consuming import Desk, Hints, OtherTask, RunningConsumer, amqp_through, handler
+from support.consuming import Desk, Hints, OtherTask, RunningConsumer, Task, amqp_through, handler
 from support.invariants import check_invariants
 from support.proxy import Proxy
 from support.waiting import until
@@ -71,6 +71,36 @@ def test_lost_connection_comes_back(desk: Desk, hints: Hints, amqp_url: str, amq
     served(hints, desk, running, "again")
     assert [desk.outcomes(job_id) for job_id in slow] == [["succeeded"]] * 4
     assert check_invariants(desk.database) == []
+
+
+def test_handlers_that_never_pause_cost_no_connection(
+    desk: Desk, hints: Hints, amqp_url: str, amqp_proxy: Proxy
+) -> None:
+    """They compute through many of the broker's heartbeats; one connection serves before, meanwhile and afterwards."""
+    stop, busy = threading.Event(), []
+
+    def handle(_job: object, payload: Task) -> None:
+        if payload.name.startswith("busy"):
+            busy.append(payload.name)
+            while not stop.is_set():
+                sum(range(10_000))
+
+    url = f"{amqp_through(amqp_url, amqp_proxy.port)}?heartbeat=1"  # the broker gives up after two
+    running = desk.start(handler(handle), amqp_url=url, brokerless_after_s=60, concurrency=3)
+    served(hints, desk, running, "before")
+    accepted = amqp_proxy.accepted
+    desk.submit("busy 1", "busy 2")
+    hints.hint(desk.release())
+    until(lambda: len(busy) == 2)
+    started = time.monotonic()
+    try:
+        until(lambda: time.monotonic() > started + 4.5)
+        served(hints, desk, running, "meanwhile")
+    finally:
+        stop.set()
+    desk.done(4)
+    served(hints, desk, running, "afterwards")
+    assert amqp_proxy.accepted == accepted
 
 
 def test_queue_with_other_arguments_is_used_as_it_is(

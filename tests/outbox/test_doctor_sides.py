@@ -74,6 +74,14 @@ SIDES: list[tuple[str, str | tuple[str, ...], str | tuple[str, ...]]] = [
         ),
         "deadline_overdue",
     ),
+    (
+        RUNS,
+        (
+            JOB + "deadline_at = date_trunc('hour', now()) - interval '1 h' WHERE id = %s",
+            OWE + "deadline_at = date_trunc('hour', now()) - interval '1 h' WHERE job_id = %s",
+        ),
+        (),  # it may still finish
+    ),
     (LEFT, LETTER, "dead_letter_stray"),
     (NONE, LETTER, "dead_letter_stray"),
 ]
