@@ -58,11 +58,11 @@ def filter_options(command: F) -> F:
 
 
 @contextmanager
-def changing(settings: Settings) -> Iterator[sa.Connection]:
+def changing(settings: Settings, *, statement_timeout_s: float = STATEMENT_TIMEOUT_S) -> Iterator[sa.Connection]:
     """Yield a connection in a transaction, committed at the end, in which each statement is bounded."""
     engine = settings.engine("outbox-cli", poolclass=NullPool)
     with engine.begin() as connection:
-        limit = {"milliseconds": STATEMENT_TIMEOUT_S * 1000}
+        limit = {"milliseconds": int(statement_timeout_s * 1000)}
         statements_for(settings.schema_name).run_within(connection, "limit_statements", limit)
         yield connection
         hit(Barrier.OPERATOR_BEFORE_COMMIT)

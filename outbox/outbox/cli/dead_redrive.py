@@ -23,6 +23,8 @@ from outbox.settings import Settings
 __all__ = ["preview_command", "redrive_command"]
 
 _PATCH_CHARACTERS = 1_000_000
+# For a filter that finds a million jobs, whose rows it locks none of.
+_CHOOSING_S = 600
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,7 +85,7 @@ def _chosen(job_ids: Sequence[UUID], chosen: dict[str, Any]) -> dict[str, Any]:
 def preview_command(settings: Settings, /, *, job_ids: Sequence[UUID], **chosen: Any) -> None:
     """Show exactly what `outbox dead redrive` with the same choice would do, and the token that acknowledges it."""
     choice = _chosen(job_ids, chosen)
-    with changing(settings) as connection:
+    with changing(settings, statement_timeout_s=_CHOOSING_S) as connection:
         seen = preview_redrive(connection, schema=settings.schema_name, **choice)
     show(seen, lambda: _preview_lines(seen))
 
@@ -132,7 +134,7 @@ def redrive_command(
     choice = _chosen(job_ids, chosen)
     types = list(load_payload_types(modules).values())
     stop = StopOn(same_code=False, failure_ratio=None) if keep_on else StopOn(failure_ratio=stop_ratio)
-    with changing(settings) as connection:
+    with changing(settings, statement_timeout_s=_CHOOSING_S) as connection:
         done = redrive(
             connection,
             by=by,

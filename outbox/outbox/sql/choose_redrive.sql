@@ -6,7 +6,7 @@
 --   include_uncertain, most, operation_id (NULL: look only), expected (or NULL), actor, reason, chosen, rate_per_s, canary, stop_on_same_code,
 --   failure_ratio, ratio_at_least
 -- Locks: none but new rows, and who begins the same operation at once waits for the first. What changes from here on is seen when each job is
---   put back. Index: those of dead_letters; redrive_items_waiting for each operation that has not ended (they are few); primary keys.
+--   put back. Index: those of dead_letters; redrive_items_job; primary keys.
 WITH bounds AS MATERIALIZED (
   SELECT coalesce(CAST(:until AS timestamptz), c.now) AS until, c.now FROM (SELECT {schema}.clock() AS now) AS c
 ), named AS MATERIALIZED (
@@ -24,12 +24,6 @@ WITH bounds AS MATERIALIZED (
     count(*) FILTER (WHERE e.state = 'pending') AS pending, string_agg(concat_ws(' ', e.name, e.state), ',' ORDER BY e.name) AS mark
   FROM {schema}.effects AS e WHERE e.job_id IN (SELECT n.id FROM named AS n)
   GROUP BY e.job_id
-), elsewhere AS MATERIALIZED (
-  -- What waits in another redrive already, whose canaries and pace this one would pass by.
-  SELECT i.job_id, string_agg(i.operation_id::text, ',' ORDER BY i.operation_id) AS operations
-  FROM {schema}.redrive_operations AS r JOIN {schema}.redrive_items AS i ON i.operation_id = r.id AND i.state = 'waiting'
-  WHERE r.ended_at IS NULL
-  GROUP BY i.job_id
 ), picked AS MATERIALIZED (
   SELECT j.id, j.kind, j.tenant, j.logical_key, j.state, j.attempt_count, j.last_error_code AS code, j.finished_at,
     coalesce(a.confirmed, 0) AS confirmed, coalesce(a.uncertain, 0) AS uncertain, coalesce(a.pending, 0) AS pending,
@@ -41,15 +35,19 @@ WITH bounds AS MATERIALIZED (
       WHEN coalesce(CAST(:deadline_at AS timestamptz), j.deadline_at) <= b.now THEN 'expired'
       WHEN j.last_error_code = 'effect_on_hold' AND coalesce(a.uncertain, 0) + coalesce(a.pending, 0) > 0
         AND NOT CAST(:include_uncertain AS boolean) THEN 'effect_on_hold'
-      WHEN CAST(:job_ids AS uuid[]) IS NULL AND w.job_id IS NOT NULL THEN 'in_redrive'
+      WHEN CAST(:job_ids AS uuid[]) IS NULL AND w.operations IS NOT NULL THEN 'in_redrive'
       WHEN CAST(:job_ids AS uuid[]) IS NULL AND j.attempt_count = 0
         AND EXISTS (SELECT 1 FROM {schema}.joins AS s WHERE s.job_id = j.id AND s.outcome IS DISTINCT FROM 'started') THEN 'set_unmet'
     END AS refusal,
     concat_ws('|', j.id, j.state, j.attempt_count, j.last_error_code, extract(epoch FROM j.finished_at), encode(j.payload_digest, 'hex'), a.mark,
-      'erased ' || j.payload_erased_at, 'discarded ' || (SELECT d.discarded_at FROM {schema}.dead_letters AS d WHERE d.job_id = j.id),
-      'waits in ' || w.operations) AS mark
-  FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id LEFT JOIN elsewhere AS w ON w.job_id = j.id
-    CROSS JOIN bounds AS b
+      'erased ' || j.payload_erased_at, 'waits in ' || w.operations, CASE WHEN CAST(:job_ids AS uuid[]) IS NOT NULL THEN
+        'discarded ' || (SELECT d.discarded_at FROM {schema}.dead_letters AS d WHERE d.job_id = j.id) END) AS mark
+  FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id CROSS JOIN bounds AS b
+    -- What waits in another redrive already, whose canaries and pace this one would pass by. One probe for each job: however much others hold.
+    CROSS JOIN LATERAL (
+      SELECT string_agg(i.operation_id::text, ',' ORDER BY i.operation_id) AS operations
+      FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+      WHERE i.job_id = j.id AND i.state = 'waiting' AND r.ended_at IS NULL) AS w
   WHERE CAST(:job_ids AS uuid[]) IS NOT NULL OR j.state = 'failed'
 ), stamp AS MATERIALIZED (
   -- Sums of two hashes: the same whatever the order, and no text of all jobs is held.
