@@ -74,9 +74,11 @@ class RetryPolicy:
         return ceiling(failures, self.base.total_seconds(), self.cap.total_seconds(), self.factor)
 
     def wait_s(self, failures: int, at_least_s: float = 0.0) -> float:
-        """Return a drawn wait in seconds, from `at_least_s` (a throttle's wish, cut to the cap) upwards."""
+        """Return a drawn wait in seconds, counted from `at_least_s` (a throttle's wish) on, within the cap: jobs that
+        were all told the same must not return together, either.
+        """
         drawn = random.uniform(0, self.longest_wait_s(failures))  # noqa: S311 - spreads load, guards nothing
-        return min(max(drawn, at_least_s if math.isfinite(at_least_s) else 0.0), self.cap.total_seconds())
+        return min(max(at_least_s if math.isfinite(at_least_s) else 0.0, 0.0) + drawn, self.cap.total_seconds())
 
     def longest_course(self, max_runtime: timedelta) -> timedelta:
         """Return the longest time from a job's first claim to the end of its last attempt: `max_age`, and the run that

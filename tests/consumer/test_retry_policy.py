@@ -131,6 +131,15 @@ def test_attempts_are_used_up_exactly_at_their_maximum(charged: int, limit: int)
     assert ending_for(entry(RetryPolicy(), charged, limit), TerminalError("x")).how is How.FAIL
 
 
+def test_jobs_that_were_told_the_same_do_not_return_together() -> None:
+    """The jitter comes on top of what a dependency asks for, within the cap."""
+    policy = RetryPolicy(base=timedelta(seconds=8), cap=timedelta(seconds=100))
+    waits = [policy.wait_s(1, 60) for _ in range(200)]
+    assert 60 <= min(waits) < 63
+    assert 65 < max(waits) <= 68
+    assert policy.wait_s(1, 1000) == 100
+
+
 @pytest.mark.parametrize("wish", [-5.0, float("nan"), float("-inf")])
 def test_nonsense_wish_of_a_dependency_counts_as_none(wish: float) -> None:
     """A `retry_after` from a broken header neither raises nor makes the wait negative."""
