@@ -2,104 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 import pytest
-import sqlalchemy as sa
 
 from outbox_consumer import (
     NOT_DONE,
     EffectNotSent,
     EffectRefused,
     EffectResult,
-    LeaseLost,
-    RetryableError,
     SurelyNotDone,
     TerminalError,
 )
-from outbox_consumer.handler import AnyHandler
 from outbox_schemas.effect_keys import provider_key
-from support.consuming import AsyncTask, Desk, Task, async_handler, handler
-from support.invariants import check_invariants
+from support.consuming import Desk, Task, handler
+from support.effects import Provider, calling, failing_once, run_one
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
 ROW = "SELECT state, sends, attempt, result, remote_request_id, settled_by, error_code FROM {s}.effects"
-
-
-class Provider:
-    """The other side: it keeps what it did by key, and does as each call's script says."""
-
-    def __init__(self, *script: Any) -> None:
-        self.keys: list[str] = []
-        self.asked: list[str] = []
-        self._script = list(script)
-
-    def send(self, key: str, request: Any) -> Any:
-        """Do as the next line of the script says: raise it, call it, or return it; the request at its end."""
-        self.keys.append(key)
-        line = self._script.pop(0) if self._script else request
-        if isinstance(line, BaseException):
-            raise line
-        return line() if callable(line) else line
-
-    def reconcile(self, answer: Any) -> Callable[[str], Any]:
-        """Return a reconciler that counts, and raises or returns the answer."""
-
-        def look(key: str) -> Any:
-            self.asked.append(key)
-            if isinstance(answer, BaseException):
-                raise answer
-            return answer
-
-        return look
-
-
-def calling(kind: str, act: Callable[..., Any], *, apply: Any = None, **declared: Any) -> tuple[AnyHandler, type[Task]]:
-    """Return a handler whose `handle` is `act(effect, job)`, for each way to call `effect`; `act` for the async way
-    runs on a thread of its own and waits there for the loop.
-    """
-    if kind == "sync":
-        return handler(lambda job, _payload: act(job.effect, job), apply, **declared), Task
-
-    async def handle(job: Any, _payload: Any) -> Any:
-        loop = asyncio.get_running_loop()
-
-        def effect(name: str, request: Any, **options: Any) -> Any:
-            made = {what: _awaited(options.pop(what)) for what in ("send", "reconcile") if options.get(what)}
-            call = job.effect_async(name, request, **made, **options)
-            return asyncio.run_coroutine_threadsafe(call, loop).result(60)
-
-        return await asyncio.to_thread(act, effect, job)
-
-    return async_handler(handle, apply, **declared), AsyncTask
-
-
-def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
-    async def call(*arguments: Any) -> Any:
-        await asyncio.sleep(0)
-        return function(*arguments)
-
-    return call
-
-
-def failing_once(job: Any) -> None:
-    """Fail the first attempt."""
-    if job.attempt == 1:
-        raise RetryableError("not yet")
-
-
-def run_one(desk: Desk, tested: tuple[AnyHandler, type[Task]], state: str = "succeeded") -> UUID:
-    """Run one job of this handler to its end."""
-    made, payload = tested
-    desk.start(made)
-    [job_id] = desk.submit("a", payload=payload)
-    desk.done(1, state)
-    assert check_invariants(desk.database) == []
-    return job_id
 
 
 @BOTH
@@ -315,90 +235,3 @@ def test_an_effect_is_no_part_of_a_transaction(desk: Desk, where: str) -> None:
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
     assert where in desk.last_error(job_id)[2]
     assert (provider.keys, desk.database.count("effects")) == ([], 0)
-
-
-def test_one_name_is_called_once_at_a_time(desk: Desk) -> None:
-    """Of two threads of one attempt the second is refused, whatever the first is about; other names go on beside it."""
-    provider, told = Provider(), []
-
-    def handle(job: Any, _payload: Any) -> None:
-        inside, done = threading.Event(), threading.Event()
-
-        def slow(key: str, request: Any) -> Any:
-            inside.set()
-            assert done.wait(30)
-            return provider.send(key, request)
-
-        first = threading.Thread(target=job.effect, args=("charge", {}), kwargs={"send": slow})
-        first.start()
-        assert inside.wait(30)
-        with pytest.raises(RuntimeError, match="called elsewhere") as refused:
-            job.effect("charge", {}, send=provider.send)
-        told.append(refused.value)
-        job.effect("mail", {}, send=provider.send)
-        done.set()
-        first.join(30)
-        assert job.effect("charge", {}, send=provider.send) == {}
-        assert job.effects_touched == ["charge", "mail"]
-
-    run_one(desk, (handler(handle), Task))
-    assert len(told) == 1
-    assert len(provider.keys) == 2
-
-
-@BOTH
-def test_a_stale_worker_can_not_begin_an_effect(desk: Desk, kind: str) -> None:
-    """The fence refuses before anything is sent, although this process does not know yet that its lease is gone."""
-    provider = Provider()
-
-    def act(effect: Any, job: Any) -> None:
-        if job.attempt == 1:
-            desk.take_lease(job.id)
-        effect("charge", {}, send=provider.send)
-
-    job_id = run_one(desk, calling(kind, act, lease=30))
-    assert desk.outcomes(job_id) == ["lease_lost", "succeeded"]
-    assert len(provider.keys) == 1
-    assert desk.database.rows(ROW)[0][1:3] == (1, 2)
-
-
-@BOTH
-def test_a_stale_worker_can_not_confirm_an_effect(desk: Desk, kind: str) -> None:
-    """What it did stands as evidence in the audit; the next attempt reconciles, and gets its own answer."""
-    errors: list[BaseException] = []
-
-    def act(effect: Any, job: Any) -> Any:
-        def send(_key: str, _request: Any) -> Any:
-            desk.take_lease(job.id)
-            return EffectResult("stale", remote_id="ch_9")
-
-        try:
-            assert effect("charge", {}, send=send, reconcile=lambda _key: "found") == "found"
-        except LeaseLost as error:
-            errors.append(error)
-            raise
-
-    job_id = run_one(desk, calling(kind, act, lease=30))
-    assert desk.outcomes(job_id) == ["lease_lost", "succeeded"]
-    assert [error.refused for error in errors if isinstance(error, LeaseLost)] == [True]
-    assert desk.database.rows(ROW)[0][:6] == ("confirmed", 1, 2, "found", None, "reconcile")
-    query = "SELECT actor, subject, detail -> 'remote_request_id', detail -> 'result', detail -> 'then' FROM {s}.audit"
-    [(actor, subject, remote_id, result, _)] = desk.database.rows(query)
-    assert (actor, subject, remote_id, result) == ("attempt 1", str(job_id), "ch_9", "stale")
-
-
-def test_a_cancelled_job_sends_nothing_more(desk: Desk) -> None:
-    """A cancel that commits between two effects keeps the second from being sent."""
-    from outbox import cancel  # noqa: PLC0415
-
-    provider = Provider()
-
-    def handle(job: Any, _payload: Any) -> None:
-        job.effect("first", {}, send=provider.send)
-        with desk.database.engine(poolclass=sa.NullPool).begin() as connection:
-            cancel(connection, job.id, by="me", reason="enough")
-        job.effect("second", {}, send=provider.send)
-
-    run_one(desk, (handler(handle), Task), "cancelled")
-    assert len(provider.keys) == 1
-    assert desk.database.rows("SELECT name FROM {s}.effects") == [("first",)]

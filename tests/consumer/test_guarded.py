@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from outbox.writer import Origin
 from outbox_consumer.daemons import DaemonExecutor
-from outbox_consumer.guarded import changes_session, ends_transaction, guarded_session, may_be_several
+from outbox_consumer.guarded import guarded_session
+from outbox_consumer.statement_kinds import changes_session, ends_transaction, may_be_several
 from support.database import Database
 
 ORIGIN = Origin(UUID(int=1), None)

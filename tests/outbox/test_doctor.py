@@ -5,39 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
 
-from outbox import cancel, fan_in, redrive
-from outbox.doctor import CHECKS, Limits, Report, examine, mend
-from outbox.ending import complete, fail, hand_back, retry
-from outbox.identity import worker_identity
-from outbox.keeping import recover_leases
+from outbox import fan_in
+from outbox.doctor import CHECKS, Limits, Report, examine
+from outbox.ending import complete
 from outbox.leasing import claim
 from outbox.link import Link
-from outbox.presence import Presence, Role
 from outbox.reasons import NO_HANDLER
 from outbox.statements import statements_for
-from outbox.submission import HELD
-from outbox_schemas import NameRefused
 from support.database import Database
-from support.invariants import check_invariants
-from support.jobs import ABILITIES, BROKEN, WORKER, Note, notes, release_all, running, submit, take
+from support.doctoring import Planter, codes, planted, subjects, traffic
+from support.jobs import ABILITIES, WORKER, Note, notes, release_all, running, submit
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 MENDED = {check.code for check in CHECKS if check.mend is not None}
-
-
-def codes(report: Report) -> set[str]:
-    """Return the kinds that were found."""
-    return {disorder.check.code for disorder in report.disorders}
-
-
-def subjects(report: Report) -> dict[str, set[str]]:
-    """Return what each kind was found about."""
-    return {disorder.check.code: {case.subject for case in disorder.cases} for disorder in report.disorders}
 
 
 @pytest.fixture
@@ -45,29 +29,6 @@ def asked(database: Database) -> Callable[..., Report]:
     """Return the doctor for this test's database, who tells of no stranger's transactions."""
     engine = database.engine(pool_size=1)
     return lambda **limits: examine(engine, schema=database.schema, limits=Limits(**({"old_s": 1e6} | limits)))
-
-
-def traffic(database: Database, link: Link) -> None:
-    """Send jobs every way that there is, and leave some in each state."""
-    Presence(Role.RELAY, worker_identity()).tell(link)
-    Presence(Role.CONSUMER, worker_identity(), queues=["notes"], abilities=ABILITIES).tell(link)
-    submit(database, 2)
-    submit(database, 2, run_at=database.value("SELECT {s}.clock() + interval '1 day'"), priority=-50)
-    done, back, again, failed, dead, lost, kept = running(database, link, 7, priority=100)
-    complete(link, [done.lease])
-    hand_back(link, [back.lease])
-    retry(link, [(again.lease, BROKEN, 900)])
-    fail(link, [(failed.lease, BROKEN), (dead.lease, BROKEN)])
-    database.rows("UPDATE {s}.outbox SET lease_expires_at = {s}.clock() WHERE job_id = %s", lost.lease.job_id)
-    recover_leases(link, [lost.lease.job_id])
-    [gone] = submit(database)
-    with database.engine(poolclass=sa.NullPool).begin() as connection:
-        cancel(connection, gone, by="ops", reason="wrong", schema=database.schema)
-        cancel(connection, kept.lease.job_id, by="ops", reason="wrong", schema=database.schema)
-        redrive(connection, dead.lease.job_id, by="ops", reason="mended", schema=database.schema)
-        redrive(connection, gone, by="ops", reason="not so wrong", schema=database.schema)
-    running(database, link, 2)
-    release_all(link)
 
 
 def test_nothing_is_found_after_real_traffic(database: Database, link: Link, asked: Callable[..., Report]) -> None:
@@ -79,142 +40,10 @@ def test_nothing_is_found_after_real_traffic(database: Database, link: Link, ask
     assert report.healthy
 
 
-class Planter:
-    """Plants corruption behind the guards' back, one job for each kind."""
-
-    def __init__(self, database: Database, link: Link) -> None:
-        self._database = database
-        self._link = link
-        self.planted: dict[str, str] = {}
-
-    def plant(self, code: str, job_id: UUID, *statements: str) -> None:
-        """Run statements about a job, in which %s stands for its id."""
-        for statement in statements:
-            self._database.rows(statement, *[job_id] * statement.count("%s"))
-        self.planted[code] = str(job_id)
-
-    def ready(self) -> UUID:
-        """Return a job that waits."""
-        return submit(self._database)[0]
-
-    def running(self) -> UUID:
-        """Return a job that runs."""
-        job_id: UUID = running(self._database, self._link)[0].lease.job_id
-        return job_id
-
-    def ended(self, how: str = "succeeded") -> UUID:
-        """Return a job that has ended."""
-        [claimed] = running(self._database, self._link)
-        if how == "succeeded":
-            complete(self._link, [claimed.lease])
-        else:
-            fail(self._link, [(claimed.lease, BROKEN)])
-        return claimed.lease.job_id
-
-
-OWE = "UPDATE {s}.outbox SET "
-EFFECT = (
-    "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at) VALUES (%s, 'charge', "
-    "'STATE', '', 1, now())"
-)
-
-
 @pytest.fixture
 def ill(database: Database, link: Link) -> Planter:
     """Return a database after real traffic, with one job for each kind of corruption."""
-    traffic(database, link)
-    database.rows("SET session_replication_role = replica")
-    planter = Planter(database, link)
-    plant, ready = planter.plant, planter.ready
-    plant("job_without_outbox", ready(), "DELETE FROM {s}.outbox WHERE job_id = %s")
-    plant("succeeded_without_attempt", planter.ended(), "UPDATE {s}.attempts SET outcome = 'retried' WHERE job_id = %s")
-    plant("attempts_missing", planter.ended("failed"), "DELETE FROM {s}.attempts WHERE job_id = %s")
-    plant(
-        "attempt_ended_early",
-        planter.running(),
-        "INSERT INTO {s}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, "
-        "claimed_at, ended_at, outcome) VALUES (%s, 1, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'retried')",
-    )
-    plant(
-        "failed_without_error",
-        planter.ended("failed"),
-        "UPDATE {s}.jobs SET last_error_class = NULL, last_error_code = NULL WHERE id = %s",
-    )
-    job = planter.ended()
-    plant(
-        "cancelled_without_reason",
-        job,
-        "UPDATE {s}.jobs SET state = 'cancelled' WHERE id = %s",
-        "UPDATE {s}.attempts SET outcome = 'cancelled' WHERE job_id = %s",
-    )
-    plant("dead_letter_missing", planter.ended("failed"), "DELETE FROM {s}.dead_letters WHERE job_id = %s")
-    plant(
-        "dead_letter_stray",
-        planter.ended(),
-        "INSERT INTO {s}.dead_letters (job_id, kind, queue, tenant, code, failed_at) "
-        "VALUES (%s, 'k', 'q', 't', 'c', now())",
-    )
-    plant("job_instants", planter.ended(), "UPDATE {s}.jobs SET finished_at = 'infinity' WHERE id = %s")
-    plant("outbox_without_job", ready(), "DELETE FROM {s}.jobs WHERE id = %s")
-    plant(
-        "ended_with_outbox",
-        planter.ended(),
-        "INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at) VALUES "
-        "(%s, 'notes', 'default', now(), now())",
-    )
-    plant(
-        "phase_mismatch",
-        ready(),
-        OWE + "phase = 'leased', lease_token = gen_random_uuid(), lease_expires_at = now() + interval '1 h' "
-        "WHERE job_id = %s",
-    )
-    plant("token_mismatch", planter.running(), OWE + "lease_token = gen_random_uuid() WHERE job_id = %s")
-    plant("copies_differ", ready(), OWE + "queue = 'elsewhere', deadline_at = now() + interval '1 h' WHERE job_id = %s")
-    plant("outbox_instants", planter.running(), OWE + "lease_expires_at = 'infinity' WHERE job_id = %s")
-    plant(
-        "payload_unreadable",
-        ready(),
-        "UPDATE {s}.jobs SET payload = ('{{\"n\": ' || repeat('7', 6000) || '}}')::jsonb WHERE id = %s".replace(
-            "{{", "{"
-        ).replace("}}", "}"),
-    )
-    plant("lease_overdue", planter.running(), OWE + "lease_expires_at = now() - interval '2 min' WHERE job_id = %s")
-    job = ready()
-    release_all(link)
-    plant("hint_overdue", job, OWE + "due_at = now() - interval '11 min' WHERE job_id = %s")
-    late = "date_trunc('hour', now()) - interval '1 hour' WHERE "
-    plant(
-        "deadline_overdue",
-        ready(),
-        OWE + f"deadline_at = {late} job_id = %s",
-        f"UPDATE {{s}}.jobs SET deadline_at = {late} id = %s",
-    )
-    attempt = (
-        "INSERT INTO {s}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, "
-        "claimed_at, ended_at, outcome) VALUES (%s, 1, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'failed')"
-    )
-    plant("attempts_orphaned", uuid4(), attempt)
-    plant("effects_orphaned", uuid4(), EFFECT.replace("STATE", "not_done"))
-    plant("effects_pending", planter.ended(), EFFECT.replace("STATE", "pending"))
-    plant("effects_uncertain", planter.ended("failed"), EFFECT.replace("STATE", "uncertain"))
-    plant(
-        "checkpoints_orphaned",
-        uuid4(),
-        "INSERT INTO {s}.checkpoints (job_id, name, attempt, value, updated_at) VALUES (%s, 'c', 1, '1', now())",
-    )
-    held = f"'{HELD}' WHERE "
-    plant(
-        "held_for_ever",
-        ready(),
-        f"UPDATE {{s}}.jobs SET run_at = {held} id = %s",
-        OWE + f"due_at = {held} job_id = %s",
-    )
-    # At the end: whatever makes another job run releases all hints that are due.
-    [later] = submit(database, run_at=database.value("SELECT {s}.clock() + interval '1 day'"))
-    plant("due_too_early", later, OWE + "due_at = now(), order_key = now() WHERE job_id = %s")
-    plant("order_key_ahead", ready(), OWE + "order_key = now() + interval '9 days' WHERE job_id = %s")
-    database.rows("SET session_replication_role = origin")
-    return planter
+    return planted(database, link)
 
 
 def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, asked: Callable[..., Report]) -> None:
@@ -230,68 +59,6 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
     others = {"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "no_relay", "horizon_held", "clock_skew"}
     others |= {"settings_changed", "guard_missing", "schema_differs"}
     assert {check.code for check in CHECKS if check.walk is None} == others
-
-
-def test_mending_leaves_what_only_a_person_can_mend(
-    ill: Planter, database: Database, link: Link, asked: Callable[..., Report]
-) -> None:
-    """Each mendable job is mended and audited, the rest is as it was, and what was mended runs to its end."""
-    engine = database.engine(pool_size=1)
-    _, done = mend(engine, by="ops", reason="a bad night", schema=database.schema)
-    assert {item.code: [str(job_id) for job_id in item.job_ids] for item in done} == {
-        code: [subject] for code, subject in ill.planted.items() if code in MENDED
-    }
-    query = "SELECT subject, detail ->> 'check' FROM {s}.audit WHERE action = 'doctor.mend' AND actor = 'ops' AND "
-    audited = database.rows(query + "reason = 'a bad night'")
-    assert {code: subject for subject, code in audited} == {
-        code: subject for code, subject in ill.planted.items() if code in MENDED
-    }
-    assert codes(asked()) == ill.planted.keys() - MENDED
-    assert mend(engine, by="ops", reason="again", schema=database.schema)[1] == []
-
-    expected = {"token_mismatch", "outbox_instants"}
-    recovered = {str(lease.job_id) for lease in recover_leases(link)}
-    assert {ill.planted[code] for code in expected} <= recovered
-    claimed = {str(hint.job_id) for hint in release_all(link)}
-    runnable = {"job_without_outbox", "phase_mismatch", "copies_differ", "order_key_ahead", *expected}
-    assert {ill.planted[code] for code in runnable} <= claimed
-    taken = take(link, [UUID(ill.planted[code]) for code in runnable])
-    assert len(complete(link, [item.lease for item in taken])) == len(runnable)
-
-
-def test_a_mended_lease_is_its_workers_until_somebody_takes_it(database: Database, link: Link) -> None:
-    """A running job whose row was lost gets it back under its own token, so that its living worker still completes."""
-    [claimed] = running(database, link)
-    database.rows("DELETE FROM {s}.outbox")
-    _, done = mend(database.engine(pool_size=1), by="ops", reason="r", schema=database.schema)
-    assert [item.code for item in done] == ["job_without_outbox"]
-    assert complete(link, [claimed.lease])
-    assert check_invariants(database) == []
-
-
-def test_what_is_sound_by_now_or_locked_is_left_alone(database: Database, link: Link) -> None:
-    """The statements that mend look again under the locks: a sound row stays as it is, a locked one, too."""
-    ready, ended = submit(database, 2)
-    release_all(link)
-    complete(link, [item.lease for item in take(link, [ended])])
-    rows = database.rows("SELECT to_jsonb(o) FROM {s}.outbox AS o")
-    given = {"code": "x", "actor": "a", "reason": "r", "job_ids": [ready, ended, uuid4()]}
-    for name in {str(check.mend) for check in CHECKS if check.mend}:
-        assert link.run(name, **given) == []
-    assert database.rows("SELECT to_jsonb(o) FROM {s}.outbox AS o") == rows
-    database.rows("UPDATE {s}.outbox SET queue = 'elsewhere'")
-    with database.connect(autocommit=False) as other:
-        other.execute(database.sql("SELECT 1 FROM {s}.jobs WHERE id = %s FOR UPDATE", escaped=True), [ready])
-        assert link.run("mend_outbox_row", **given) == []
-    assert [row.job_id for row in link.run("mend_outbox_row", **given)] == [ready]
-
-
-def test_who_and_why_are_checked_first(database: Database) -> None:
-    """Without a usable name nothing is looked at or mended."""
-    engine = database.engine(poolclass=sa.NullPool)
-    for by, reason in (("", "r"), ("a", ""), ("a\x1b", "r")):
-        with pytest.raises(NameRefused):
-            mend(engine, by=by, reason=reason, schema=database.schema)
 
 
 @pytest.mark.parametrize("gone", ["relay", "consumer"])

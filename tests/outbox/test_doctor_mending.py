@@ -1,0 +1,96 @@
+"""What the doctor mends, under whose locks, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from outbox.doctor import CHECKS, Limits, Report, examine, mend
+from outbox.ending import complete
+from outbox.keeping import recover_leases
+from outbox.link import Link
+from outbox_schemas import NameRefused
+from support.database import Database
+from support.doctoring import Planter, codes, planted
+from support.invariants import check_invariants
+from support.jobs import release_all, running, submit, take
+
+MENDED = {check.code for check in CHECKS if check.mend is not None}
+
+
+@pytest.fixture
+def asked(database: Database) -> Callable[..., Report]:
+    """Return the doctor for this test's database, who tells of no stranger's transactions."""
+    engine = database.engine(pool_size=1)
+    return lambda **limits: examine(engine, schema=database.schema, limits=Limits(**({"old_s": 1e6} | limits)))
+
+
+@pytest.fixture
+def ill(database: Database, link: Link) -> Planter:
+    """Return a database after real traffic, with one job for each kind of corruption."""
+    return planted(database, link)
+
+
+def test_mending_leaves_what_only_a_person_can_mend(
+    ill: Planter, database: Database, link: Link, asked: Callable[..., Report]
+) -> None:
+    """Each mendable job is mended and audited, the rest is as it was, and what was mended runs to its end."""
+    engine = database.engine(pool_size=1)
+    _, done = mend(engine, by="ops", reason="a bad night", schema=database.schema)
+    assert {item.code: [str(job_id) for job_id in item.job_ids] for item in done} == {
+        code: [subject] for code, subject in ill.planted.items() if code in MENDED
+    }
+    query = "SELECT subject, detail ->> 'check' FROM {s}.audit WHERE action = 'doctor.mend' AND actor = 'ops' AND "
+    audited = database.rows(query + "reason = 'a bad night'")
+    assert {code: subject for subject, code in audited} == {
+        code: subject for code, subject in ill.planted.items() if code in MENDED
+    }
+    assert codes(asked()) == ill.planted.keys() - MENDED
+    assert mend(engine, by="ops", reason="again", schema=database.schema)[1] == []
+
+    expected = {"token_mismatch", "outbox_instants"}
+    recovered = {str(lease.job_id) for lease in recover_leases(link)}
+    assert {ill.planted[code] for code in expected} <= recovered
+    claimed = {str(hint.job_id) for hint in release_all(link)}
+    runnable = {"job_without_outbox", "phase_mismatch", "copies_differ", "order_key_ahead", *expected}
+    assert {ill.planted[code] for code in runnable} <= claimed
+    taken = take(link, [UUID(ill.planted[code]) for code in runnable])
+    assert len(complete(link, [item.lease for item in taken])) == len(runnable)
+
+
+def test_a_mended_lease_is_its_workers_until_somebody_takes_it(database: Database, link: Link) -> None:
+    """A running job whose row was lost gets it back under its own token, so that its living worker still completes."""
+    [claimed] = running(database, link)
+    database.rows("DELETE FROM {s}.outbox")
+    _, done = mend(database.engine(pool_size=1), by="ops", reason="r", schema=database.schema)
+    assert [item.code for item in done] == ["job_without_outbox"]
+    assert complete(link, [claimed.lease])
+    assert check_invariants(database) == []
+
+
+def test_what_is_sound_by_now_or_locked_is_left_alone(database: Database, link: Link) -> None:
+    """The statements that mend look again under the locks: a sound row stays as it is, a locked one, too."""
+    ready, ended = submit(database, 2)
+    release_all(link)
+    complete(link, [item.lease for item in take(link, [ended])])
+    rows = database.rows("SELECT to_jsonb(o) FROM {s}.outbox AS o")
+    given = {"code": "x", "actor": "a", "reason": "r", "job_ids": [ready, ended, uuid4()]}
+    for name in {str(check.mend) for check in CHECKS if check.mend}:
+        assert link.run(name, **given) == []
+    assert database.rows("SELECT to_jsonb(o) FROM {s}.outbox AS o") == rows
+    database.rows("UPDATE {s}.outbox SET queue = 'elsewhere'")
+    with database.connect(autocommit=False) as other:
+        other.execute(database.sql("SELECT 1 FROM {s}.jobs WHERE id = %s FOR UPDATE", escaped=True), [ready])
+        assert link.run("mend_outbox_row", **given) == []
+    assert [row.job_id for row in link.run("mend_outbox_row", **given)] == [ready]
+
+
+def test_who_and_why_are_checked_first(database: Database) -> None:
+    """Without a usable name nothing is looked at or mended."""
+    engine = database.engine(poolclass=sa.NullPool)
+    for by, reason in (("", "r"), ("a", ""), ("a\x1b", "r")):
+        with pytest.raises(NameRefused):
+            mend(engine, by=by, reason=reason, schema=database.schema)
