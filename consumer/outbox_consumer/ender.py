@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+import psycopg
 from psycopg import errors
 
 from outbox import ending
@@ -134,7 +135,7 @@ class Ender:
             now = time.monotonic()
             due = [item for at, item in self._aside if at <= now]
             self._aside = [(at, item) for at, item in self._aside if at > now]
-            batch += self._still_worth_it(due)
+            batch += self._part_held(self._still_worth_it(due))
         free = []
         for item in batch:
             if item.entry.job.holds_fence:
@@ -142,6 +143,18 @@ class Ender:
             else:
                 free.append(item)
         return free
+
+    def _part_held(self, endings: list[Ending]) -> list[Ending]:
+        """Set aside what somebody holds just now, and return the rest: waiting for it would hold up all neighbours."""
+        if not endings:
+            return []
+        try:
+            held = ending.held_rows(self._link, [item.entry.lease for item in endings])
+        except psycopg.Error:
+            return endings  # whatever that was, the writing meets it, too, and tells
+        until = time.monotonic() + _ASIDE_S
+        self._aside += [(until, item) for item in endings if item.entry.lease.job_id in held]
+        return [item for item in endings if item.entry.lease.job_id not in held]
 
     def _tend_held(self) -> None:
         """Set aside what holds its own fence. After a lease's time one such end a turn is tried nevertheless, alone and
@@ -177,8 +190,9 @@ class Ender:
         neighbours along.
         """
         if len(endings) > 1:
-            for item in endings:
-                self._write(how, [item])
+            free = self._part_held(endings) if isinstance(error, errors.LockNotAvailable) else endings
+            for some in [free] if len(free) < len(endings) else [[item] for item in free]:
+                self._write(how, some)
             return
         if isinstance(error, errors.LockNotAvailable):
             self._aside.append((time.monotonic() + _LOCKED_ASIDE_S, endings[0]))

@@ -26,6 +26,7 @@ __all__ = [
     "complete_within",
     "fail",
     "hand_back",
+    "held_rows",
     "lease_end_within",
     "lease_ends",
     "outcomes",
@@ -166,6 +167,12 @@ def fail(
         **_failure_columns([failure for _, failure in attempts]),
         **_course_columns(courses),
     )
+
+
+def held_rows(link: Link, leases: Sequence[Lease]) -> set[UUID]:
+    """Return the jobs among these whose rows somebody holds just now: an end of theirs would have to wait."""
+    rows = link.run("held_rows", job_ids=uuid_array([lease.job_id for lease in leases]))
+    return {row.job_id for row in rows}
 
 
 def outcomes(link: Link, leases: Sequence[Lease]) -> dict[UUID, Outcome]:

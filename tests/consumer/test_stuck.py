@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from outbox import cancel
 from outbox_consumer import RetryPolicy, connections
 from outbox_consumer.retry import plain
 from support.consuming import Desk, handler, overrun
@@ -238,3 +239,25 @@ def test_plain_policy_has_the_fields_and_nothing_of_the_subclass() -> None:
     assert plain(Hiding()) == RetryPolicy(cap=timedelta(seconds=7))
     assert plain(Empty()) == RetryPolicy()
     assert SEEN == []
+
+
+def test_rows_that_others_hold_delay_no_neighbours_end(desk: Desk) -> None:
+    """Ends whose rows somebody's open transaction keeps locked wait together, once, and not one after the other."""
+    first, second = desk.gate(), desk.gate()
+    running = desk.start(
+        handler(lambda job, payload: (second if payload.name == "free" else first).wait(job)), concurrency=9
+    )
+    held = desk.submit(*(f"held-{number}" for number in range(8)))
+    desk.submit("free")
+    first.holds(8)
+    second.holds(1)
+    with desk.database.engine().connect() as others, others.begin():
+        for job_id in held:
+            cancel(others, job_id, by="ann", reason="no", schema=desk.database.schema)
+        first.open()
+        until(lambda: sum(entry.ending for entry in running.consumer._book.entries()) == 8)
+        second.open()
+        until(lambda: desk.states().get("succeeded", 0) == 1, within_s=8)
+    desk.done(8, "cancelled")
+    until(lambda: running.held() == 0)
+    assert check_invariants(desk.database) == []
