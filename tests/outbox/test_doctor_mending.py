@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,7 +18,9 @@ from support.database import Database
 from support.doctoring import Planter, codes, planted
 from support.invariants import check_invariants
 from support.jobs import release_all, running, submit, take
+from support.waiting import until
 
+_WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 MENDED = {check.code for check in CHECKS if check.mend is not None}
 
 
@@ -86,6 +89,39 @@ def test_what_is_sound_by_now_or_locked_is_left_alone(database: Database, link: 
         other.execute(database.sql("SELECT 1 FROM {s}.jobs WHERE id = %s FOR UPDATE", escaped=True), [ready])
         assert link.run("mend_outbox_row", **given) == []
     assert [row.job_id for row in link.run("mend_outbox_row", **given)] == [ready]
+
+
+_GATE = """
+CREATE FUNCTION public.gate() RETURNS boolean LANGUAGE plpgsql VOLATILE AS
+  'BEGIN PERFORM pg_advisory_lock_shared(4711), pg_advisory_unlock_shared(4711); RETURN true; END';
+CREATE POLICY gated ON {s}.outbox USING (public.gate());
+ALTER TABLE {s}.outbox ENABLE ROW LEVEL SECURITY;
+"""
+
+
+def test_a_row_that_became_sound_just_before_its_lock_is_left_alone(database: Database, link: Link) -> None:
+    """What mends may read a row before it gets its lock: what counts is how the row is then. Here, it was claimed."""
+    (job_id,) = submit(database, 1)
+    database.rows("UPDATE {s}.outbox SET order_key = {s}.clock() + interval '5 hours'")
+    given = {"code": "order_key_ahead", "actor": "a", "reason": "r", "job_ids": [job_id]}
+    role = f"mender_{uuid4().hex[:8]}"
+    database.rows(f"{_GATE} CREATE ROLE {role}; GRANT USAGE ON SCHEMA {{s}} TO {role}")
+    try:
+        database.rows(f"GRANT ALL ON ALL TABLES IN SCHEMA {{s}}, public TO {role}")
+        theirs = database.link(session=f"-c role={role}")
+        with ThreadPoolExecutor(1) as pool, database.connect() as keeper:
+            keeper.execute("SELECT pg_advisory_lock(4711)")
+            mending = pool.submit(theirs.run, "mend_outbox_row", **given)
+            until(lambda: bool(database.rows(_WAITING)))
+            release_all(link)
+            (claimed,) = take(link, [job_id])
+            keeper.execute("SELECT pg_advisory_unlock(4711)")
+            assert mending.result(timeout=20) == []
+        theirs.close()
+    finally:
+        database.rows(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    assert database.value("SELECT lease_expires_at > {s}.clock() + interval '50 s' FROM {s}.outbox")
+    assert complete(link, [claimed.lease])
 
 
 def test_who_and_why_are_checked_first(database: Database) -> None:

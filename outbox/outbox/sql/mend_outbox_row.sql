@@ -4,7 +4,9 @@
 -- Parameters: job_ids, code (the check's), actor, reason
 -- Locks: outbox rows in id order, SKIP LOCKED; then their job rows, SKIP LOCKED. Index: both primary keys.
 WITH held AS MATERIALIZED (
-  SELECT o.job_id FROM {schema}.outbox AS o WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) ORDER BY o.job_id FOR UPDATE SKIP LOCKED
+  -- As each row is under its lock: a claim or an end that came just before has made a sound one of it.
+  SELECT o.job_id, o.phase, o.queue, o.tenant, o.order_key, o.due_at, o.deadline_at, o.released_at, o.lease_token, o.lease_expires_at
+  FROM {schema}.outbox AS o WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), told AS MATERIALIZED (
   SELECT j.id, j.state, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at, j.lease_token
   FROM {schema}.jobs AS j
@@ -12,7 +14,7 @@ WITH held AS MATERIALIZED (
   ORDER BY j.id FOR UPDATE SKIP LOCKED
 ), wrong AS MATERIALIZED (
   SELECT t.id, t.state, t.queue, t.tenant, t.priority, t.run_at, t.deadline_at, t.lease_token, n.now
-  FROM told AS t JOIN {schema}.outbox AS o ON o.job_id = t.id, (SELECT {schema}.clock() AS now) AS n
+  FROM told AS t JOIN held AS o ON o.job_id = t.id, (SELECT {schema}.clock() AS now) AS n
   WHERE (t.state = 'running') <> (o.phase = 'leased') OR o.lease_token IS DISTINCT FROM t.lease_token
     OR o.queue <> t.queue OR o.tenant <> t.tenant OR o.deadline_at IS DISTINCT FROM t.deadline_at
     OR (o.phase = 'owed' AND (o.due_at < t.run_at OR o.order_key > greatest(o.due_at, n.now) + interval '101 minutes'))
