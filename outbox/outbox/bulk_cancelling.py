@@ -22,7 +22,7 @@ from outbox.ids import new_id
 from outbox.statements import Statements, statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import CancelRefused, JobState, NameRefused
-from outbox_schemas.names import check_instant, check_name, check_tenant
+from outbox_schemas.names import check_filter, check_instant
 
 __all__ = ["CancelFilter", "CancelPreview", "CancelReport", "cancel_many", "preview_cancel"]
 
@@ -49,12 +49,7 @@ class CancelFilter:
     created_before: datetime | None = None
 
     def __post_init__(self) -> None:
-        if self.kind is not None:
-            check_name("kind", self.kind)
-        if self.queue is not None:
-            check_name("queue", self.queue)
-        if self.tenant is not None:
-            check_tenant(self.tenant)
+        check_filter(self.kind, self.queue, self.tenant)
         if self.created_before is not None:
             check_instant("created_before", self.created_before)
         if self.state not in (None, JobState.READY, JobState.RUNNING):

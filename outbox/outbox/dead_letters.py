@@ -18,7 +18,7 @@ from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import JobState, NameRefused
-from outbox_schemas.names import check_name, check_tenant
+from outbox_schemas.names import check_filter
 from outbox_schemas.states import job_state
 
 __all__ = [
@@ -57,12 +57,7 @@ class DeadFilter:
 
     def checked(self) -> dict[str, Any]:
         """Return the statements' parameters. Raises `NameRefused` for a value that no job can have."""
-        if self.kind is not None:
-            check_name("kind", self.kind)
-        if self.queue is not None:
-            check_name("queue", self.queue)
-        if self.tenant is not None:
-            check_tenant(self.tenant)
+        check_filter(self.kind, self.queue, self.tenant)
         code = self.code
         if code is not None and not (
             isinstance(code, str) and 1 <= len(code) <= _CODE_CHARACTERS and code.isprintable()

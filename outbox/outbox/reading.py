@@ -14,7 +14,17 @@ from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
-from outbox_schemas import AttemptView, ErrorView, JobState, JobView, NameRefused, OwedView, RefusalView, TreeView
+from outbox_schemas import (
+    AttemptView,
+    ErrorView,
+    JobNotFound,
+    JobState,
+    JobView,
+    NameRefused,
+    OwedView,
+    RefusalView,
+    TreeView,
+)
 from outbox_schemas.names import check_key, check_name, check_tenant
 
 __all__ = [
@@ -25,6 +35,7 @@ __all__ = [
     "get_job_async",
     "job_tree",
     "jobs_by_ids",
+    "known_job",
     "list_attempts",
     "list_queues",
     "list_refusals",
@@ -75,6 +86,14 @@ def show_job(link: Link, job_id: UUID) -> tuple[JobView, list[AttemptView]] | No
     """Return a job and its ended attempts, oldest first, or None."""
     rows = link.run("get_job", job_id=job_id, tenant=None, kind=None, logical_key=None)
     return (_job_view(rows[0]), list_attempts(link, job_id)) if rows else None
+
+
+def known_job(link: Link, job_id: UUID) -> tuple[JobView, list[AttemptView]]:
+    """Return what `show_job` does. Raises `JobNotFound` where no job has this id."""
+    found = show_job(link, job_id)
+    if found is None:
+        raise JobNotFound(job_id)
+    return found
 
 
 def list_attempts(link: Link, job_id: UUID) -> list[AttemptView]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from outbox_schemas.errors import NameRefused
 
-__all__ = ["check_instant", "check_key", "check_name", "check_priority", "check_tenant"]
+__all__ = ["check_filter", "check_instant", "check_key", "check_name", "check_priority", "check_tenant"]
 
 NAME_BYTES = 100
 TENANT_BYTES = 200
@@ -37,6 +37,16 @@ def check_tenant(value: object) -> str:
     return _check(
         "tenant", value, _TENANT, TENANT_BYTES, "letters, digits and . _ : / @ + = - (a letter or digit first)"
     )
+
+
+def check_filter(kind: object, queue: object, tenant: object) -> None:
+    """Check the names by which jobs are chosen, those that are given (not None). Raises `NameRefused`."""
+    if kind is not None:
+        check_name("kind", kind)
+    if queue is not None:
+        check_name("queue", queue)
+    if tenant is not None:
+        check_tenant(tenant)
 
 
 def check_key(value: object) -> str:

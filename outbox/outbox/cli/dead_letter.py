@@ -11,11 +11,11 @@ from outbox.cli.attempts import attempt_lines
 from outbox.cli.jobs import error_line
 from outbox.cli.output import instant, table
 from outbox.dead_letters import read_dead_letter
-from outbox.errors import JobNotFound, NotDead
+from outbox.errors import NotDead
 from outbox.link import Link
 from outbox.masking import masked_line, printable
 from outbox.payload_types import PayloadTypes, links_of
-from outbox.reading import database_time, show_job
+from outbox.reading import database_time, known_job
 from outbox.resolving import job_effects
 from outbox.showing import shown_payload
 from outbox.spans import span
@@ -29,9 +29,7 @@ _VALUE_LIMIT = 300
 def dead_letter_data(link: Link, job_id: UUID, types: PayloadTypes) -> dict[str, Any]:
     """Return all there is to show. Raises `JobNotFound`, or `NotDead` where the job has not failed."""
     now = database_time(link)
-    found = show_job(link, job_id)
-    if found is None:
-        raise JobNotFound(job_id)
+    found = known_job(link, job_id)
     job, attempts = found
     letter = read_dead_letter(link, job_id)
     if letter is None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
@@ -13,6 +12,7 @@ import click
 from outbox.cli.dead import dead
 from outbox.cli.dead_options import by_option, changing, filter_options, module_option, reason_option
 from outbox.cli.failures import FAILED
+from outbox.cli.json_file import json_file_option
 from outbox.cli.output import json_option, pass_settings, show, table
 from outbox.dead_letters import DeadFilter
 from outbox.payload_types import load_payload_types
@@ -53,20 +53,6 @@ def _deadline(_ctx: click.Context, _parameter: click.Parameter, value: str | Non
     return found
 
 
-def _patch(_ctx: click.Context, _parameter: click.Parameter, value: TextIO | None) -> Mapping[str, Any] | None:
-    """Return the patch that a file holds: an argument would be visible to every user of the machine."""
-    if value is None:
-        return None
-    try:
-        with value:
-            found = json.loads(value.read(_PATCH_CHARACTERS))
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise click.BadParameter('must hold a JSON object, for example {"account": 7}')
-    return found
-
-
 def _chosen(job_ids: Sequence[UUID], chosen: dict[str, Any]) -> dict[str, Any]:
     """Return how the jobs are chosen: by their ids, or by a filter."""
     terms = {name: chosen.pop(name) for name in ("deadline", "include_uncertain")}
@@ -97,13 +83,13 @@ def preview_command(settings: Settings, /, *, job_ids: Sequence[UUID], **chosen:
 @click.option("--canary", type=int, default=0, metavar="N", help="So many go first; the rest when they have ended.")
 @click.option("--stop-ratio", type=float, default=0.5, show_default=True, help="Stop when more than this part fails.")
 @click.option("--keep-on", is_flag=True, help="Stop for nothing, however many fail.")
-@click.option(
+@json_file_option(
     "--patch-file",
     "patch",
-    type=click.File("r", encoding="utf-8"),
-    callback=_patch,
-    metavar="FILE",
-    help="A JSON object to merge into each payload; null removes a field. - reads stdin.",
+    most=_PATCH_CHARACTERS,
+    needs='must hold a JSON object, for example {"account": 7}',
+    kind=dict,
+    about="A JSON object to merge into each payload; null removes a field.",
 )
 @module_option
 @by_option

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 from uuid import UUID
 
 import click
 
 from outbox.cli.dead_options import by_option, changing, reason_option
+from outbox.cli.json_file import json_file_option
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
-from outbox.errors import JobNotFound
 from outbox.masking import masked_line, printable
-from outbox.reading import show_job
+from outbox.reading import known_job
 from outbox.redriving import redrive
 from outbox.resolving import EffectNote, job_effects, list_notes, list_open_effects, resolve_effect
 from outbox.sealing.using import use_file
@@ -72,21 +71,9 @@ def list_command(settings: Settings, states: tuple[str, ...], limit: int) -> Non
 def show_command(settings: Settings, job_id: UUID) -> None:
     """Show a job's effects, and what people and late workers have said of them. Exit code 1: no such job."""
     with connect(settings) as link:
-        if show_job(link, job_id) is None:
-            raise JobNotFound(job_id)
+        known_job(link, job_id)
         found, notes = job_effects(link, job_id), list_notes(link, job_id)
     show({"effects": found, "notes": notes}, lambda: _lines(found, notes))
-
-
-def _result(_ctx: click.Context, _parameter: click.Parameter, value: TextIO | None) -> Any:
-    """Return the JSON that a file holds: an argument would be visible to every user of the machine."""
-    if value is None:
-        return _NONE
-    try:
-        with value:
-            return json.loads(value.read(_RESULT_CHARACTERS))
-    except (ValueError, RecursionError):
-        raise click.BadParameter('must hold JSON; text needs its quotes, for example "ch_123"') from None
 
 
 @effects.command("resolve")
@@ -94,13 +81,13 @@ def _result(_ctx: click.Context, _parameter: click.Parameter, value: TextIO | No
 @click.argument("name", metavar="NAME")
 @click.option("--as", "outcome", required=True, type=click.Choice(["confirmed", "not-done"]), help="What is the case.")
 @click.option("--evidence", required=True, metavar="TEXT", help="Where it was seen; recorded in the audit, in clear.")
-@click.option(
+@json_file_option(
     "--result-file",
     "result",
-    type=click.File("r", encoding="utf-8"),
-    callback=_result,
-    metavar="FILE",
-    help="JSON that the job is to get as the effect's result; sealed if the job is. - reads stdin.",
+    most=_RESULT_CHARACTERS,
+    needs='must hold JSON; text needs its quotes, for example "ch_123"',
+    default=_NONE,
+    about="JSON that the job is to get as the effect's result; sealed if the job is.",
 )
 @click.option("--redrive", "again", is_flag=True, help="Put the job back to work, in the same transaction.")
 @by_option

@@ -13,11 +13,10 @@ from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
-from outbox.errors import JobNotFound
 from outbox.explaining import explain_job
 from outbox.masking import masked_line, printable
 from outbox.payload_types import load_payload_types
-from outbox.reading import list_refusals, show_job
+from outbox.reading import known_job, list_refusals
 from outbox.searching import JobPage, search_jobs
 from outbox.settings import Settings
 from outbox.showing import read_payload_text, shown_payload
@@ -130,9 +129,7 @@ def show_command(settings: Settings, job_id: UUID, *, tree: bool, payload: bool,
         return
     types = load_payload_types(modules)
     with connect(settings) as link:
-        found = show_job(link, job_id)
-        if found is None:
-            raise JobNotFound(job_id)
+        found = known_job(link, job_id)
         job, attempts = found
         why = explain_job(link, job)
         refusals = list_refusals(link, job_id)
@@ -155,9 +152,7 @@ def show_command(settings: Settings, job_id: UUID, *, tree: bool, payload: bool,
 def explain_command(settings: Settings, job_id: UUID) -> None:
     """Say why a job doesn't run, what unblocks it, and when. Exit code 1: no such job."""
     with connect(settings) as link:
-        found = show_job(link, job_id)
-        if found is None:
-            raise JobNotFound(job_id)
+        found = known_job(link, job_id)
         why = explain_job(link, found[0])
     show(why, lambda: explanation_lines(why))
 
