@@ -110,12 +110,16 @@ def rotate_batch(link: Link, ring: KeyProvider, rotation_id: int, *, batch: int)
 
 
 def count_seals(link: Link, *, batch: int, more: Callable[[], bool]) -> SealCounts:
-    """Count the sealed jobs by key, a batch a statement, for as long as `more()` is true."""
+    """Count the sealed jobs by key, a batch a transaction, for as long as `more()` is true: nothing is held in between,
+    so that an upgrade of the tables need not wait for a long count.
+    """
     found: dict[str, int] = {}
     after: UUID | None = None
     walked, complete = 0, False
     while not complete and (walked == 0 or more()):
-        rows = link.run("count_seals", after=after, batch=batch)
+        with link.transaction(outermost=True):
+            link.run("limit_statements", milliseconds=_STATEMENT_MS)
+            rows = link.run("count_seals", after=after, batch=batch)
         walked += rows[0].walked
         after, complete = rows[0].last_id, rows[0].walked < batch
         for row in rows:

@@ -47,7 +47,7 @@ def list_command(settings: Settings, within: int) -> int:
     use_file(settings.keys_file)
     ring = current()
     until = time.monotonic() + within
-    with connect(settings) as link:
+    with open_link(settings, application_name="outbox-cli/keys") as link:
         found = count_seals(link, batch=_COUNT_BATCH, more=lambda: time.monotonic() < until)
     rows = [(key.key_id, key.jobs, key.waiting, _standing(ring, key.key_id)) for key in found.keys]
     rows += [

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from outbox.cli import root
+from outbox.cli import keys, root
+from outbox.link import Link
+from outbox.rotating import SealCounts, count_seals
 from outbox.sealing import use
 from outbox_schemas import Payload
 from support.database import Database
@@ -82,6 +85,29 @@ def test_list_rotate_list(run: Any, database: Database) -> None:
     shown = run(["new"], "list")[1]
     assert [line.split()[:2] for line in shown.splitlines()] == [["KEY", "JOBS"], ["new", "5"]]
     assert "not known here" in run([], "list")[1]
+
+
+def test_a_count_holds_nothing_between_its_batches(
+    run: Any, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it may go on, an upgrade of the tables gets its lock at once."""
+    with using(ring("old")):
+        submit(database, payloads=[Hidden(key=f"k{number}") for number in range(5)])
+    locked: list[bool] = []
+
+    def counted(link: Link, *, batch: int, more: Callable[[], bool]) -> SealCounts:
+        def lock() -> bool:
+            with database.connect(autocommit=False) as upgrade:
+                upgrade.execute("SET LOCAL lock_timeout = '2s'")
+                upgrade.execute(database.sql("LOCK TABLE {s}.jobs IN ACCESS EXCLUSIVE MODE"))
+            locked.append(True)
+            return more()
+
+        return count_seals(link, batch=2, more=lock)
+
+    monkeypatch.setattr(keys, "count_seals", counted)
+    assert run(["old"], "list")[0] == 0
+    assert len(locked) == 2
 
 
 def test_rotate_tells_what_is_left(run: Any, database: Database) -> None:
