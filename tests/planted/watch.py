@@ -3,8 +3,9 @@
 Every value that a test begins with `canary-` is a secret, wherever it is put: into a sensitive field, an address, a
 key. So are the passwords of the run's servers and the keys of tests. They are searched for in what each test prints and
 logs (as the product writes logs), in the output and log files of the processes that it starts, in the rows that its
-database holds at the end, in the logs of the servers, and in the command lines of all processes. Payloads are
-where secrets belong. A test out of which one has come fails, and so does the run.
+database holds at the end, in the logs of the servers, and in the command lines of all processes. Payloads are where
+secrets belong, and so are the results and checkpoints that handlers store. A test out of which one has come fails,
+and so does the run.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from support import database, sealing, servers
 
 _LARGEST = 20_000_000  # bytes of a file that are read
 _LOOK_EVERY_S = 0.1
+_GONE = (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable)
 _TABLES = """
 SELECT c.relname FROM pg_class AS c WHERE c.relkind = 'r' AND c.relnamespace = to_regnamespace(quote_ident(%s))
 """
 _ROWS = """
-SELECT count(*) FROM {{s}}."{}" AS t WHERE (to_jsonb(t) - ARRAY['payload', 'new_payload', 'old_payload'])::text ~ %s
+SELECT count(*) FROM {{s}}."{}" AS t WHERE
+  (to_jsonb(t) - ARRAY['payload', 'new_payload', 'old_payload', 'result', 'value'] #- '{{detail,result}}')::text ~ %s
 """
 
 
@@ -143,9 +146,9 @@ class Watch:
             self._search_file(path)
 
     def _search_rows(self, made: database.Database) -> None:
-        """Search all tables of the test's installation. One that can't be read any more has been told by its test."""
+        """Search all tables of the test's installation, unless the test has taken the server or the right away."""
         self.words.add_keys(sealing.MADE)
-        with suppress(psycopg.Error), made.connect(autocommit=True) as connection:
+        with suppress(*_GONE), made.connect(autocommit=True) as connection:
             for (table,) in connection.execute(_TABLES, [made.schema]).fetchall():
                 query = made.sql(_ROWS.format(table), escaped=True)
                 count = connection.execute(query, [self.words.pattern]).fetchone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -10,18 +11,20 @@ from urllib.parse import quote, unquote, urlsplit
 
 from planted.canaries import ALL
 
-_MARK = "canary-"
+# Another one lets a run that leaks on purpose be watched within one that is watched itself.
+_MARK = os.environ.get("PLANTED_MARK", "canary-")
 _LEAST = 12  # characters that a server's password must have to be told from other words
 
 
 class Words:
     """The secrets, in every form in which one might come out."""
 
-    def __init__(self) -> None:
-        marked = [_MARK + "[0-9a-z]", _MARK.encode().hex(), base64.b64encode(b"canary").decode()]
+    def __init__(self, mark: str = _MARK) -> None:
+        coded = base64.b64encode(mark.encode()[: len(mark) // 3 * 3]).decode()
+        marked = [mark + "[0-9a-z]", mark.encode().hex(), coded]
         self._kinds: dict[str, set[str]] = {
             "a planted value": set(marked),
-            "a planted key": {re.escape(word) for word in ALL if not word.startswith(_MARK)},
+            "a planted key": {re.escape(word) for word in ALL if not word.startswith("canary-")},
         }
 
     def add_address(self, found: Any) -> None:
