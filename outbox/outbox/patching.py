@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from outbox.sealing.envelope import is_reserved, is_sealed
+from outbox.sealing.using import seals_all
 from outbox.statements import Statements
 from outbox_schemas import Document, NameRefused, Payload, PayloadError
 from outbox_schemas.exactness import check_exact, text_digest
@@ -72,6 +73,9 @@ def _document(row: Any, patch: Patch, payload_type: type[Payload] | None) -> Doc
     where = f"patch for job {row.id}"
     if is_sealed(row.payload_text):
         raise PayloadError(where, "can't be made: the payload is sealed; submit a new job instead")
+    if seals_all() or (payload_type is not None and payload_type.sealed):
+        # The job is of before: its payload stands in clear, and so would what the patch brings.
+        raise PayloadError(where, "can't be made: such payloads are sealed, and its is not; submit a new job instead")
     try:
         old = json.loads(row.payload_text)
     except (ValueError, RecursionError):

@@ -19,6 +19,7 @@ from outbox.link import Link
 from outbox_schemas import Payload
 from support.database import Database
 from support.jobs import Note, dead, look
+from support.sealing import ring, rows_with, using
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -96,3 +97,21 @@ def test_a_patch_that_can_not_be_leaves_nothing(
         connection.execute(sa.text("SELECT 1"))
     assert "canary" not in str(caught.value)
     assert (database.count("redrive_items"), look(database, job_id).state) == (0, JobState.FAILED)
+
+
+class Sealed(Typed):
+    """The same, of a release that seals it."""
+
+    sealed: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize(("types", "keys"), [((Sealed,), None), ((), ring("k1", seal_all=True))])
+def test_what_is_sealed_by_now_is_not_patched_in_clear(
+    database: Database, link: Link, engine: sa.Engine, types: Any, keys: Any
+) -> None:
+    """The job is of before: its payload stands in clear, and nothing more may come to it."""
+    (job_id,) = dead(database, link, payloads=[Note(key="k", body=1)])
+    with using(keys), engine.begin() as connection, pytest.raises(PayloadError, match="submit a new job"):
+        redrive(connection, job_id, by="me", reason="x", patch={"body": 77_001}, payload_types=types)
+    assert rows_with(database, "77001") == []
+    assert look(database, job_id).state is JobState.FAILED

@@ -18,6 +18,7 @@ from outbox.dead_letters import DeadFilter
 from outbox.payload_types import load_payload_types
 from outbox.redrive_views import REFUSALS, Redriven, RedrivePreview, StopOn
 from outbox.redriving import preview_redrive, redrive
+from outbox.sealing.using import use_file
 from outbox.settings import Settings
 
 __all__ = ["preview_command", "redrive_command"]
@@ -119,6 +120,8 @@ def redrive_command(
     """
     choice = _chosen(job_ids, chosen)
     types = list(load_payload_types(modules).values())
+    if patch is not None:
+        use_file(settings.keys_file)  # it may say that every payload is sealed
     stop = StopOn(same_code=False, failure_ratio=None) if keep_on else StopOn(failure_ratio=stop_ratio)
     with changing(settings, statement_timeout_s=_CHOOSING_S) as connection:
         done = redrive(
