@@ -15,6 +15,7 @@ from outbox.statements import Statements, statements_for
 from outbox.targets import awaitable
 from outbox.writer import AsyncTarget, Target, connection_of, schema_of
 from outbox_schemas import CancelResult, JobNotFound, JobView, NameRefused
+from outbox_schemas.names import check_id
 
 __all__ = ["cancel", "cancel_async", "check_actor", "end_held"]
 
@@ -34,8 +35,9 @@ def cancel(target: Target, job_id: UUID, *, by: str, reason: str, schema: str | 
 
     Raises:
         JobNotFound: no job has this id.
-        NameRefused: `by` or `reason` is empty, unprintable or too long.
+        NameRefused: `job_id` is not a UUID, or `by` or `reason` is empty, unprintable or too long; no SQL ran.
     """
+    check_id("job_id", job_id)
     check_actor(by, reason)
     connection = connection_of(target)
     statements = statements_for(schema_of(target, schema))

@@ -18,7 +18,7 @@ from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import JobState, NameRefused
-from outbox_schemas.names import check_filter
+from outbox_schemas.names import check_filter, check_id
 from outbox_schemas.states import job_state
 
 __all__ = [
@@ -172,11 +172,10 @@ def discard(target: Target, job_ids: Iterable[UUID], *, by: str, reason: str, sc
 
 def checked_ids(job_ids: UUID | Iterable[UUID]) -> list[UUID]:
     """Return the ids, each once, in order. Raises `NameRefused` where there are none, too many, or no ids."""
-    given = [job_ids] if isinstance(job_ids, UUID) else list(job_ids)
-    for job_id in given:
-        if not isinstance(job_id, UUID):
-            raise NameRefused("job_ids", f"must be UUIDs, not {type(job_id).__name__}; try uuid.UUID(text)")
-    ids = sorted(set(given))
+    # The parts of a text would be refused one by one, and what can't be walked through at all by a bare TypeError.
+    if isinstance(job_ids, UUID | str | bytes) or not isinstance(job_ids, Iterable):
+        job_ids = [job_ids]
+    ids = sorted({check_id("job_ids", job_id) for job_id in job_ids})
     if not 1 <= len(ids) <= MOST_AT_ONCE:
         raise NameRefused("job_ids", f"must be 1 to {MOST_AT_ONCE} ids, not {len(ids)}; use a filter for more")
     return ids

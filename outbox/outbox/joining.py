@@ -91,10 +91,13 @@ async def fan_in_async(
 def _ids(jobs: Iterable[Member]) -> list[str]:
     """Return the distinct ids as text, in order."""
     ids: dict[str, None] = {}
-    for job in jobs:
+    # The parts of a text are no ids either, and a bare TypeError would name no field.
+    given = jobs if isinstance(jobs, Iterable) and not isinstance(jobs, str | bytes) else [jobs]
+    for job in given:
         found = job if isinstance(job, UUID) else getattr(job, "id", None)
         if not isinstance(found, UUID):
-            raise NameRefused("jobs", f"must hold JobRefs, JobViews or UUIDs, not {type(job).__name__}")
+            remedy = "; try uuid.UUID(text)" if isinstance(job, str) else ""
+            raise NameRefused("jobs", f"must hold JobRefs, JobViews or UUIDs, not {type(job).__name__}{remedy}")
         ids[str(found)] = None
     if len(ids) > _MEMBERS:
         raise NameRefused("jobs", f"are {len(ids)}; {_MEMBERS} are allowed: wait for sets of them, and then for these")

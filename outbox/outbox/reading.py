@@ -14,18 +14,8 @@ from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
-from outbox_schemas import (
-    AttemptView,
-    ErrorView,
-    JobNotFound,
-    JobState,
-    JobView,
-    NameRefused,
-    OwedView,
-    RefusalView,
-    TreeView,
-)
-from outbox_schemas.names import check_key, check_name, check_tenant
+from outbox_schemas import AttemptView, ErrorView, JobNotFound, JobState, JobView, OwedView, RefusalView, TreeView
+from outbox_schemas.names import check_id, check_key, check_name, check_tenant
 
 __all__ = [
     "QueueView",
@@ -58,10 +48,10 @@ class QueueView:
 
 
 def get_job(target: Target, job_id: UUID, *, schema: str | None = None) -> JobView | None:
-    """Return a job by its id as the caller's transaction sees it, or None."""
-    if not isinstance(job_id, UUID):
-        raise NameRefused("job_id", f"must be a UUID, not {type(job_id).__name__}; try uuid.UUID(text)")
-    return _read(target, {"job_id": job_id, "tenant": None, "kind": None, "logical_key": None}, schema)
+    """Return a job by its id as the caller's transaction sees it, or None. Raises `NameRefused` for what is no UUID."""
+    return _read(
+        target, {"job_id": check_id("job_id", job_id), "tenant": None, "kind": None, "logical_key": None}, schema
+    )
 
 
 def find_job(

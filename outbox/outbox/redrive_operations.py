@@ -10,6 +10,7 @@ from outbox.redrive_views import RedriveItem, RedriveOperation
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import NameRefused, RedriveRefused
+from outbox_schemas.names import check_id
 
 __all__ = ["ACTIONS", "list_items", "list_redrives", "read_redrive", "steer_redrive"]
 
@@ -44,9 +45,10 @@ def steer_redrive(
     under way is waited for. Pausing what is paused already, and the like, changes nothing and is refused.
 
     Raises:
-        NameRefused: `by`, `reason` or `action` is out of bounds.
+        NameRefused: `operation_id` is not a UUID, or `by`, `reason` or `action` is out of bounds.
         RedriveRefused: there is no such redrive, or it is not in a state for this.
     """
+    check_id("operation_id", operation_id)
     check_actor(by, reason)
     if action not in ACTIONS:
         raise NameRefused("action", f"must be one of {', '.join(ACTIONS)}")

@@ -23,7 +23,7 @@ from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import EffectNotFound, EffectNotOpen, EffectState, EffectView, JobNotFound, NameRefused
 from outbox_schemas.documents import document_text
 from outbox_schemas.effect_keys import provider_key
-from outbox_schemas.names import check_name
+from outbox_schemas.names import check_id, check_name
 
 __all__ = ["EffectNote", "job_effects", "list_notes", "list_open_effects", "resolve_effect"]
 
@@ -87,10 +87,11 @@ def resolve_effect(
     Raises:
         JobNotFound, EffectNotFound: there is no such job or effect.
         EffectNotOpen: it is settled, or its job runs: wait for that attempt's end.
-        InvalidSubmission: a text or the result is out of bounds, or a result is given for what was not done, or for a
-            job that can't run again, since its payload was erased.
+        InvalidSubmission: the id, a text or the result is out of bounds, or a result is given for what was not done, or
+            for a job that can't run again, since its payload was erased.
         SettingsError, UnknownKey: a result is given, and this process lacks the keys of its sealed job.
     """
+    check_id("job_id", job_id)
     check_actor(by, reason, evidence=evidence)
     check_name("effect", name)
     state = {"confirmed": EffectState.CONFIRMED, "not-done": EffectState.NOT_DONE}.get(outcome)

@@ -16,6 +16,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.rows import namedtuple_row
 
+from outbox.closing import close_error
 from outbox.identifiers import schema_identifier
 
 __all__ = ["Statements", "statements_for"]
@@ -73,24 +74,33 @@ class Statements:
             return cursor.fetchall() if cursor.description else []
 
     def run_within(self, connection: sa.Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
-        """Execute inside a transaction of the user's and return the rows."""
-        result = connection.execute(self.for_sqlalchemy(name), dict(parameters))
-        return list(result.all()) if result.returns_rows else []
+        """Execute inside a transaction of the user's and return the rows. No error shows a parameter."""
+        try:
+            result = connection.execute(self.for_sqlalchemy(name), dict(parameters))
+            return list(result.all()) if result.returns_rows else []
+        except sa.exc.StatementError as error:
+            self._close(error)
+            raise
 
     def value_within(self, connection: sa.Connection, name: str, parameters: dict[str, Any]) -> Any:
         """Execute inside a transaction of the user's and return the one value of the one row.
 
         Where the driver's placeholders are psycopg's, the text goes to it as it is, which spares SQLAlchemy's compiler.
-        An error that comes from tables of an older release carries a note that says so.
+        No error shows a parameter.
         """
         try:
             if connection.dialect.paramstyle == "pyformat":
                 return connection.exec_driver_sql(self.for_psycopg(name), parameters).scalar()
             return connection.execute(self.for_sqlalchemy(name), parameters).scalar()
-        except sa.exc.ProgrammingError as error:
-            if (getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)) in _TABLES_CODES:
-                error.add_note(f"{self._quoted} is missing or older than this release; run `outbox db upgrade` first")
+        except sa.exc.StatementError as error:
+            self._close(error)
             raise
+
+    def _close(self, error: sa.exc.StatementError) -> None:
+        """Keep parameters out of an error's text; one that comes from missing or older tables gets a note for it."""
+        close_error(error)
+        if (getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)) in _TABLES_CODES:
+            error.add_note(f"{self._quoted} is missing or older than this release; run `outbox db upgrade` first")
 
 
 @cache

@@ -14,7 +14,7 @@ from outbox.sealing.envelope import MARK, Identity, is_reserved
 from outbox.sealing.using import current, required, seals_all
 from outbox.sealing.vault import new_vault, sealed_digest
 from outbox_schemas import NameRefused, Payload, PayloadError
-from outbox_schemas.names import check_instant, check_name, check_priority, check_tenant
+from outbox_schemas.names import check_id, check_instant, check_name, check_priority, check_tenant
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
 __all__ = [
@@ -74,7 +74,7 @@ class Options:
             "" if deadline is None else check_instant("deadline", deadline).isoformat(),
             "" if max_attempts is None else str(int(_check_max_attempts(max_attempts))),
             "" if correlation_id is None else _check_correlation(correlation_id),
-            "" if parent_id is None else _check_parent(parent_id).hex,
+            "" if parent_id is None else check_id("parent_id", parent_id).hex,
         )
         if run_at is not None and deadline is not None and deadline <= run_at:
             raise NameRefused("deadline", "is not later than run_at; the job could never run")
@@ -186,12 +186,6 @@ def _check_names(kind: str, queue: str) -> tuple[str, str]:
 def _check_max_attempts(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_ATTEMPTS:
         raise NameRefused("max_attempts", f"must be a whole number from 1 to {_MAX_ATTEMPTS}")
-    return value
-
-
-def _check_parent(value: UUID) -> UUID:
-    if not isinstance(value, UUID):
-        raise NameRefused("parent_id", f"must be a UUID, not {type(value).__name__}; try uuid.UUID(text)")
     return value
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from uuid import UUID
 
 from outbox_schemas.errors import NameRefused
 
-__all__ = ["check_filter", "check_instant", "check_key", "check_name", "check_priority", "check_tenant"]
+__all__ = ["check_filter", "check_id", "check_instant", "check_key", "check_name", "check_priority", "check_tenant"]
 
 NAME_BYTES = 100
 TENANT_BYTES = 200
@@ -76,6 +77,14 @@ def check_priority(value: object) -> int:
         raise NameRefused("priority", f"must be a whole number, not {type(value).__name__}")
     if abs(value) > PRIORITY_LIMIT:
         raise NameRefused("priority", f"must be from {-PRIORITY_LIMIT} to {PRIORITY_LIMIT}")
+    return value
+
+
+def check_id(field: str, value: object) -> UUID:
+    """Return `value` if it is a UUID, else raise `NameRefused`: PostgreSQL would end the transaction over it."""
+    if not isinstance(value, UUID):
+        remedy = "; try uuid.UUID(text)" if isinstance(value, str) else ""
+        raise NameRefused(field, f"must be a UUID, not {type(value).__name__}{remedy}")
     return value
 
 
