@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from sqlalchemy.orm import Session
 
-from crash.workload import LEASE, RETRY, Order, find_mail, provider, work, write_row
+from crash.workload import LEASE, RETRY, Order, find_mail, mail, provider, work, write_row
 from outbox_consumer import EffectResult, Handler, Job, RetryableError
 
 
@@ -53,7 +53,7 @@ class DoubtedHandler(Handler[Doubted]):
         def send(key: str, _: Any) -> EffectResult:
             if job.attempt == 1 and payload.number % 4 < 2:
                 raise RetryableError("the request was lost")
-            return _answer(job, provider().mail(key))
+            return _answer(job, mail(job, key))
 
         job.effect("mail", {"order": payload.number}, send=send, reconcile=find_mail)
 
@@ -88,4 +88,4 @@ class HeldHandler(Handler[Held]):
     def handle(self, job: Job, payload: Held) -> None:
         """Work and mail."""
         work(job, payload)
-        job.effect("mail", {"order": payload.number}, send=lambda key, _: _answer(job, provider().mail(key)))
+        job.effect("mail", {"order": payload.number}, send=lambda key, _: _answer(job, mail(job, key)))

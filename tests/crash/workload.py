@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from crash.provider import Provider
-from outbox import JobRef, enqueue_many, fan_in
+from outbox import JobRef, barriers, enqueue_many, fan_in
 from outbox.barriers import Barrier, hit
 from outbox_consumer import NOT_DONE, AsyncHandler, EffectResult, Handler, Job, RetryPolicy
 from outbox_schemas import Payload
@@ -211,9 +212,32 @@ class ConcurrentHandler(AsyncHandler[Concurrent]):
         write_row(session, "crash_effects", job)
 
 
-def _mail(key: str, request: Any) -> EffectResult:
-    del request
-    return EffectResult(None, remote_id=provider().mail(key))
+# A worker that is frozen with a mail in the air, after its last look at its lease, sends it when it wakes up, whatever
+# another attempt has found by then: only a key that the other side honours helps against that, and nothing else is
+# promised (docs/effects.md). So a barrier never strikes while a neighbour of its thread is at that point.
+_air = threading.RLock()
+
+
+def mail(job: Job, key: str) -> str:
+    """Send a mail if the job is still this attempt's, with nothing in between where it could be frozen."""
+    with _air:
+        job.check()
+        return provider().mail(key)
+
+
+def _strike_with_nothing_in_the_air() -> None:
+    armed: Any = barriers._armed
+    if armed is not None:
+        strike = armed.pass_by
+
+        def pass_by() -> None:
+            with _air:
+                strike()
+
+        armed.pass_by = pass_by
+
+
+_strike_with_nothing_in_the_air()
 
 
 def find_mail(key: str) -> Any:
@@ -254,7 +278,12 @@ class MailedHandler(Handler[Mailed]):
     def handle(self, job: Job, payload: Mailed) -> None:
         """Work and mail."""
         work(job, payload)
-        job.effect("mail", {"order": payload.number}, send=_mail, reconcile=find_mail)
+        job.effect(
+            "mail",
+            {"order": payload.number},
+            send=lambda key, _: EffectResult(None, remote_id=mail(job, key)),
+            reconcile=find_mail,
+        )
 
 
 class NoticedHandler(AsyncHandler[Noticed]):
@@ -269,7 +298,7 @@ class NoticedHandler(AsyncHandler[Noticed]):
         act_outside(job)
 
         async def send(key: str, request: Any) -> Any:
-            return _mail(key, request)
+            return EffectResult(None, remote_id=mail(job, key))
 
         async def reconcile(key: str) -> Any:
             return find_mail(key)
