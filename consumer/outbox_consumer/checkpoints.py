@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from outbox.sealing.envelope import MARK, is_sealed
 from outbox.sealing.vault import Vault
 from outbox.statements import Statements
+from outbox_consumer.blocking import KnowsItsLoop
 from outbox_schemas import PayloadError
 from outbox_schemas.documents import document_text
 from outbox_schemas.names import check_name
@@ -26,7 +27,7 @@ _UNREAD = object()
 _settling = threading.Lock()
 
 
-class KeepsCheckpoints:
+class KeepsCheckpoints(KnowsItsLoop):
     """What `Job` is besides: the attributes are its own."""
 
     id: UUID
@@ -41,8 +42,12 @@ class KeepsCheckpoints:
     def checkpoint(self) -> Any:
         """What an earlier attempt kept by `save_checkpoint(session, state)`, or None. It stays the same for all of this
         attempt, whatever it saves itself. Read when it is first asked for, and not at all in a first attempt.
+
+        Raises `TerminalError` where an `AsyncHandler` first asks for it on its event loop.
         """
         if self._checkpoint is _UNREAD:
+            # In a first attempt, too: what is refused only after a crash would be found out only then.
+            self._check_blocking("job.checkpoint", "await asyncio.to_thread(lambda: job.checkpoint) first")
             self._settle_checkpoint(self.load_checkpoint(_STATE) if self.attempt > 1 else None)
         return self._checkpoint
 
@@ -83,8 +88,11 @@ class KeepsCheckpoints:
         """Return what an earlier attempt (or this one) kept under `name`, or None. Inside `transaction()` and `apply`
         it reads there, and so sees what has just been saved.
 
-        Raises `SealBroken` for a sealed one that was changed from outside.
+        Raises:
+            SealBroken: a sealed one was changed from outside.
+            TerminalError: called on the event loop of an `AsyncHandler`.
         """
+        self._check_blocking("job.load_checkpoint()", "await asyncio.to_thread(job.load_checkpoint, name)")
         connection = self._inside_of()
         if connection is not None:
             return self._checkpoint_on(connection, name)

@@ -246,8 +246,9 @@ class AsyncHandler(BaseHandler[P]):
     async def handle(self, job: Job, payload: P) -> Any:
         """Do the work, outside any transaction, and return what `apply` needs. As `Handler.handle`.
 
-        `job.transaction()` and `apply` block: call the first through `asyncio.to_thread`; the second already runs on
-        a thread.
+        What of `job` waits for the database is refused here, with the way out: await `job.effect_async`, and call
+        `job.transaction()`, `job.checkpoint`, `job.load_checkpoint` and `job.retry_budget` in a plain function through
+        `asyncio.to_thread`. `apply` is a plain function with a plain `Session`: it runs on a thread.
         """
         raise NotImplementedError(f"{type(self).__qualname__} must define handle()")
 

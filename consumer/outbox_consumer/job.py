@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import NoReturn
 from uuid import UUID
@@ -29,6 +29,7 @@ from outbox_schemas import LeaseLost
 __all__ = ["MARKER_CHARACTERS", "Job", "Lost"]
 
 MARKER_CHARACTERS = 200
+_STEP_REMEDY = "write in apply(), or await asyncio.to_thread(function) with a plain function that opens it"
 # One for all jobs: it is held for an instant, and rarely. A lock of each job's own would cost every one of them.
 _rare = threading.Lock()
 
@@ -151,8 +152,11 @@ class Job(CallsEffects, KeepsCheckpoints):
     def retry_budget(self) -> RetryBudget:
         """What is left of the job's budgets after this attempt, to bound a client library's own retries by. As of the
         claim; asks the database once, and not at all in a first attempt.
+
+        Raises `TerminalError` where an `AsyncHandler` first asks for it on its event loop.
         """
         if self._budget is None:
+            self._check_blocking("job.retry_budget", "await asyncio.to_thread(lambda: job.retry_budget) first")
             spent = Spent() if self.attempt == self._claimed.budget_start + 1 else self._read_spent()
             self._budget = budget_of(self._claimed, self._policy or RetryPolicy(), spent, self._taken_at)
         return self._budget
@@ -172,8 +176,7 @@ class Job(CallsEffects, KeepsCheckpoints):
         """Whether `apply` has had its turn. For the runtime."""
         return self._applying
 
-    @contextmanager
-    def transaction(self) -> Iterator[Session]:
+    def transaction(self) -> AbstractContextManager[Session]:
         """Write to the database mid-run, behind the fence: the block's writes commit only if the attempt still owns
         its job.
 
@@ -185,7 +188,14 @@ class Job(CallsEffects, KeepsCheckpoints):
             LeaseLost: the lease is no longer owned; nothing was written.
             RuntimeError: called from `apply`, which has a session of its own; or the block ended the transaction or
                 swallowed a database error. Nothing was written.
+            TerminalError: called on the event loop of an `AsyncHandler` (`async with` included): it would wait for the
+            database. `await asyncio.to_thread(function)` runs a function that opens it.
         """
+        self._check_blocking("job.transaction()", _STEP_REMEDY)
+        return self._step()
+
+    @contextmanager
+    def _step(self) -> Iterator[Session]:
         if self._applying:
             raise RuntimeError("job.transaction() in apply() would wait for apply's own lock; use the session given")
         with returned_clean(self._engine.connect()) as connection, self._counted(), begun_step(connection):

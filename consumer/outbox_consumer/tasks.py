@@ -209,6 +209,7 @@ class LoopSlots:
             self._attempts.drop(entry, "the lease was lost before the start")
             return
         entry.job.keep_ledger_on(self._ledger)
+        entry.job.keep_off(threading.get_ident())
         succeeded, result = await self._attempts.run_async(entry)
         if not succeeded:
             return

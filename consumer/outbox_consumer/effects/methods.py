@@ -18,6 +18,7 @@ from outbox.effects import EffectBook
 from outbox.leasing import Lease
 from outbox.sealing.vault import Vault
 from outbox.statements import Statements
+from outbox_consumer.blocking import KnowsItsLoop
 from outbox_consumer.effects.course import Course, Owner
 from outbox_consumer.effects.deciding import OnUncertain
 from outbox_consumer.effects.declared import Declared
@@ -30,7 +31,7 @@ __all__ = ["CallsEffects"]
 _making = threading.Lock()
 
 
-class CallsEffects:
+class CallsEffects(KnowsItsLoop):
     """What `Job` is besides: the attributes are its own."""
 
     id: UUID
@@ -82,7 +83,9 @@ class CallsEffects:
             EffectOnHold, EffectArgumentsChanged, EffectResultUnstorable: the job fails and waits for a person.
             InvalidSubmission, HandlerError: something is out of bounds; nothing was written or sent.
             RuntimeError: called inside a `transaction()` of this thread or in `apply`, or twice at once by one name.
+            TerminalError: called on the event loop of an `AsyncHandler`; await `effect_async` there.
         """
+        self._check_blocking("job.effect()", "await job.effect_async()")
         declared = Declared.of(
             name,
             request,
