@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from outbox_consumer.waits import wanted_wait
 from outbox_schemas import HandlerError
 
-__all__ = ["RetryableError", "TerminalError", "ThrottledError", "TransactionEndedError", "is_code"]
+__all__ = ["PatientError", "RetryableError", "TerminalError", "ThrottledError", "TransactionEndedError", "is_code"]
 
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
@@ -59,22 +60,28 @@ class ThrottledError(RetryableError):
 
     Args:
         message: for people.
-        retry_after: how long to wait at least; a number is seconds. One that no duration can hold (a header may say
-            anything) counts as the nearest that can, NaN as 0.
+        retry_after: how long to wait at least; a number is seconds, a text what a `Retry-After` header holds. One that
+            no duration can hold (a header may say anything) counts as the nearest that can, None, NaN and what can't be
+            read as 0.
         code: stable code, default "throttled".
     """
 
     default_code = "throttled"
 
-    def __init__(self, message: str = "", *, retry_after: timedelta | float, code: str | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, retry_after: timedelta | float | str | None, code: str | None = None
+    ) -> None:
         super().__init__(message, code=code)
-        self.retry_after = retry_after if isinstance(retry_after, timedelta) else _duration(retry_after)
+        self.retry_after = wanted_wait(retry_after)
 
 
-def _duration(seconds: float) -> timedelta:
-    try:
-        return timedelta(seconds=seconds)
-    except OverflowError:
-        return timedelta.max if seconds > 0 else timedelta(0)
-    except ValueError:
-        return timedelta(0)
+class PatientError(RetryableError):
+    """A retryable error that counts as throttled where it is made with a `retry_after`. For errors of ours."""
+
+    retry_after: timedelta | None = None
+
+    def __init__(
+        self, message: str = "", *, retry_after: timedelta | float | str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = None if retry_after is None else wanted_wait(retry_after)

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from outbox.ending import Failure
 from outbox.masking import mask
-from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError, is_code
+from outbox_consumer.errors import PatientError, RetryableError, TerminalError, ThrottledError, is_code
 
 __all__ = [
     "MESSAGE_CHARACTERS",
@@ -71,17 +71,22 @@ def failure_of(error: BaseException, meaning: BaseException | None = None) -> Fa
 
 def error_class(error: BaseException) -> str:
     """Return how an error is treated."""
-    return next((name for kind, name in _CLASSES if issubclass(type(error), kind)), UNKNOWN)
+    found = next((name for kind, name in _CLASSES if issubclass(type(error), kind)), UNKNOWN)
+    patient = issubclass(type(error), PatientError) and _wanted_wait(error) is not None
+    return THROTTLED if patient and found != TERMINAL else found
 
 
 def least_wait_s(error: BaseException) -> float:
     """Return the wait that a throttled dependency asks for, in seconds; else 0."""
     if isinstance(error, Reported):
         return error.least_wait_s
+    wanted = _wanted_wait(error) if issubclass(type(error), ThrottledError | PatientError) else None
+    return 0.0 if wanted is None else max(wanted.total_seconds(), 0.0)
+
+
+def _wanted_wait(error: BaseException) -> timedelta | None:
     wanted = _guarded(lambda: getattr(error, "retry_after", None), None)
-    if not issubclass(type(error), ThrottledError) or not isinstance(wanted, timedelta):
-        return 0.0
-    return max(wanted.total_seconds(), 0.0)
+    return wanted if isinstance(wanted, timedelta) else None
 
 
 def _code(error: BaseException, otherwise: str) -> str:

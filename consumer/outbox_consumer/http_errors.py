@@ -4,12 +4,11 @@ the local clock, which is asked where an answer names a date and not its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 
 from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
+from outbox_consumer.waits import header_wait_s
 
 __all__ = ["TERMINAL_5XX", "TRANSIENT_4XX", "http_error", "retry_after_s"]
 
@@ -20,7 +19,6 @@ TERMINAL_5XX = frozenset({501, 505})
 _TOO_MANY = 429
 _UNAVAILABLE = 503
 _TOO_LARGE = 413  # with Retry-After the refusal is for now, says its specification
-_SECONDS = re.compile(r"[0-9]{1,20}")
 
 Header = Callable[[str], str | None]
 
@@ -53,20 +51,5 @@ def retry_after_s(header: Header, *, now: datetime | None = None) -> float | Non
 
     A date is counted from the answer's own `Date`: the two come from one clock, which need not be ours.
     """
-    text = (header("Retry-After") or "").strip()
-    if _SECONDS.fullmatch(text):
-        return float(text)
-    until = _instant(text)
-    if until is None:
-        return None
-    since = _instant((header("Date") or "").strip()) or now or datetime.now(UTC)
-    return max((until - since) / timedelta(seconds=1), 0.0)
-
-
-def _instant(text: str) -> datetime | None:
-    """Read a date in any of the three forms that HTTP has had."""
-    try:
-        found = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    text = header("Retry-After") or ""
+    return header_wait_s(text, date=header("Date") or "", now=now)

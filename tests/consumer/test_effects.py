@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from outbox_consumer import (
     EffectNotSent,
     EffectRefused,
     EffectResult,
+    RetryPolicy,
     SurelyNotDone,
     TerminalError,
 )
@@ -166,6 +168,20 @@ def test_what_surely_has_not_happened_is_sent_without_asking(
     assert desk.outcomes(job_id) == outcomes
     assert len(provider.keys) == len(outcomes)
     assert desk.database.rows(ROW)[0][0] == state
+
+
+def test_what_was_turned_away_for_now_uses_up_no_try(desk: Desk) -> None:
+    """A `retry_after` throttles the attempt: a job of one try has its effect all the same, without a person."""
+    provider = Provider(EffectNotSent("busy", code="http_429", retry_after="0"))
+
+    def handle(job: Any, _payload: Any) -> None:
+        job.effect("charge", 1, send=provider.send)
+
+    job_id = run_one(desk, (handler(handle, retry=RetryPolicy(max_attempts=1, base=timedelta(0))), Task))
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    query = "SELECT error_class, error_code FROM {s}.attempts WHERE job_id = %s AND number = 1"
+    assert desk.database.rows(query, job_id) == [("throttled", "http_429")]
+    assert desk.database.rows(ROW)[0][:2] == ("confirmed", 2)
 
 
 def test_other_arguments_under_the_same_name_are_refused(desk: Desk) -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_consumer import RetryableError, RetryPolicy, TerminalError, ThrottledError
+from outbox_consumer import EffectNotSent, RetryableError, RetryPolicy, TerminalError, ThrottledError
 from outbox_consumer.endings import How, ending_for
+from outbox_consumer.failures import error_class, least_wait_s
 from outbox_schemas import HandlerError
 
 durations = st.timedeltas(timedelta(0), timedelta(days=30))
@@ -138,6 +139,25 @@ def test_jobs_that_were_told_the_same_do_not_return_together() -> None:
     assert 60 <= min(waits) < 63
     assert 65 < max(waits) <= 68
     assert policy.wait_s(1, 1000) == 100
+
+
+@pytest.mark.parametrize("error_type", [ThrottledError, EffectNotSent])
+@pytest.mark.parametrize(
+    ("wish", "wait_s"),
+    [(7, 7.0), (timedelta(seconds=7), 7.0), ("7", 7.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", 0.0)],
+)
+def test_a_wish_is_a_number_a_duration_or_a_headers_text(error_type: Any, wish: Any, wait_s: float) -> None:
+    """Each makes the failure a throttled one; what can't be read asks for no wait, and never raises in its place."""
+    error = error_type("busy", retry_after=wish)
+    assert (error_class(error), least_wait_s(error)) == ("throttled", wait_s)
+
+
+def test_without_a_wish_nothing_is_throttled() -> None:
+    """What was not sent, and asks for nothing, is an attempt like any other."""
+    assert error_class(EffectNotSent("refused")) == "retryable"
+    assert error_class(EffectNotSent("refused", retry_after=None)) == "retryable"
+    assert least_wait_s(EffectNotSent("refused")) == 0
+    assert least_wait_s(ThrottledError("busy", retry_after=None)) == 0
 
 
 @pytest.mark.parametrize("wish", [-5.0, float("nan"), float("-inf")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outbox_consumer.errors import RetryableError, TerminalError
+from outbox_consumer.errors import PatientError, TerminalError
 
 __all__ = [
     "EffectArgumentsChanged",
@@ -21,9 +21,15 @@ class SurelyNotDone(Exception):  # noqa: N818 - it says what is known, and is mi
     """
 
 
-class EffectNotSent(SurelyNotDone, RetryableError):  # noqa: N818 - named by what happened
+class EffectNotSent(SurelyNotDone, PatientError):  # noqa: N818 - named by what happened
     """Raised by `send`: the request never reached the other side, or was turned away for now. A later attempt sends
     it.
+
+    Args:
+        message: for people.
+        retry_after: the other side asks for patience: the attempt counts as throttled, uses up no try, and the next one
+            starts no earlier. As in `ThrottledError`, but None asks for nothing.
+        code: stable code, default "effect_not_sent".
     """
 
     default_code = "effect_not_sent"

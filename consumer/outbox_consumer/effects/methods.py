@@ -76,7 +76,8 @@ class CallsEffects(KnowsItsLoop):
             reconcile: looks on the other side whether the effect has happened.
             on_uncertain: "hold" parks the job for a person, "resend" sends again under the same key, "assume_done"
                 takes it for done with the result None.
-            not_done: further exceptions by which `send` says that surely nothing has happened.
+            not_done: further exceptions by which `send` says that surely nothing has happened. None is taken for that
+                by itself: the same class may come from a second request of `send`, after the first was heard.
 
         Raises:
             LeaseLost: the lease is no longer owned.
