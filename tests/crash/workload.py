@@ -221,7 +221,10 @@ _air = threading.RLock()
 def mail(job: Job, key: str) -> str:
     """Send a mail if the job is still this attempt's, with nothing in between where it could be frozen."""
     with _air:
-        job.check()
+        armed: Any = barriers._armed
+        # Whoever is struck between the announcement and this must be kept from sending by the product's own look.
+        if armed is None or armed.barrier is not Barrier.EFFECT_AFTER_PENDING:
+            job.check()
         return provider().mail(key)
 
 
