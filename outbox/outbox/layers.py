@@ -25,6 +25,7 @@ __all__ = [
     "explain",
     "merge",
     "nested",
+    "outside_names",
     "override_layer",
     "toml_layer",
 ]
@@ -147,6 +148,11 @@ def _fields(model: type[BaseModel]) -> dict[str, Any]:
             kind = get_args(kind)[0]
         fields[name] = kind
     return fields
+
+
+def outside_names(model: type[BaseModel]) -> dict[str, tuple[str, str]]:
+    """Return, by each setting's dotted path, its names in the file (`relay.batch`) and in the environment."""
+    return {field: (_outside(field), _variable(field)) for field in _fields(model)}
 
 
 def _outside(field: str) -> str:

@@ -13,6 +13,7 @@ from uuid import UUID
 from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
+from outbox.submission import HELD
 from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
 from outbox_schemas import AttemptView, ErrorView, JobNotFound, JobState, JobView, OwedView, RefusalView, TreeView
 from outbox_schemas.names import check_id, check_key, check_name, check_tenant
@@ -135,18 +136,25 @@ def _job_view(row: Any) -> JobView:
     fields["first_error"] = _error(row.first_error_class, row.first_error_code, row.first_error_message)
     fields["last_error"] = _error(row.last_error_class, row.last_error_code, row.last_error_message)
     fields["failed_because"] = row.failed_because if row.state == JobState.FAILED else None
+    fields["run_at"] = _unless_held(row.run_at)
     fields["owed"] = None
     if row.phase is not None:
         fields["owed"] = OwedView(
             phase=row.phase,
-            due_at=row.due_at,
+            due_at=_unless_held(row.due_at),
             released_at=row.released_at,
             release_count=row.release_count,
             lease_expires_at=row.lease_expires_at,
             last_error=row.owed_error,
             progress=row.progress,
+            needs_key=row.needs_key,
         )
     return JobView(**fields)
+
+
+def _unless_held(instant: datetime) -> datetime | None:
+    """Return an instant, or None for the one that only stands for "not before other jobs have ended"."""
+    return None if instant == HELD else instant
 
 
 def _error(error_class: str | None, code: str | None, message: str | None) -> ErrorView | None:

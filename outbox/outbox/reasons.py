@@ -108,8 +108,8 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
         yield from _no_relay(around)
         return
     # Here a paused queue or tenant will stand before all others, once releasing and claiming honour it.
-    if owed.due_at > now and owed.phase is Phase.OWED:
-        yield _held(job, around) if owed.due_at >= HELD else _put_off(job, owed, now)
+    if _due_at(owed) > now and owed.phase is Phase.OWED:
+        yield _held(job, around) if _due_at(owed) >= HELD else _put_off(job, owed, now)
         if owed.last_error in {NO_HANDLER, UNKNOWN_KEY}:
             yield from _no_consumer(job, around)
     else:
@@ -123,11 +123,11 @@ def _held(job: JobView, around: Surroundings) -> Finding:
 
 
 def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
-    ahead, until = span(_seconds(now, owed.due_at)), owed.due_at
+    ahead, until = span(_seconds(now, _due_at(owed))), _due_at(owed)
     reason = _reason(owed)
-    if job.run_at >= owed.due_at and owed.last_error not in {NO_HANDLER, UNKNOWN_KEY}:
+    if _start_of(job) >= _due_at(owed) and owed.last_error not in {NO_HANDLER, UNKNOWN_KEY}:
         reason = None  # nobody has put it off: it is not its time yet, whatever was said of the row
-    if reason is None and job.attempt_count and job.run_at > now:
+    if reason is None and job.attempt_count and _start_of(job) > now:
         error = "" if job.last_error is None else f" (it ended with {printable(job.last_error.code)})"
         text = f"its next try: attempt {job.attempt_count} is over{error}, tried again in {ahead}"
         return _finding(Reason.RETRY_WAITS, text, until=until)
@@ -148,24 +148,24 @@ def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding
     if owed.phase is Phase.RELEASED:
         yield _released(owed, around.now)
         return
-    late_s = _seconds(owed.due_at, around.now)
+    late_s = _seconds(_due_at(owed), around.now)
     if late_s > _PROMPT_S:
         yield from _no_relay(around)
     text = f"the relay: owed, a hint goes out next (due for {span(late_s)})"
     if around.ahead:
         many = f"{around.ahead} or more" if around.ahead >= AHEAD_LIMIT else str(around.ahead)
         text = f"its turn: {many} due before it in its queue (due for {span(late_s)})"
-    yield _finding(Reason.HINT_OWED, text + _before(owed), since=owed.due_at)
+    yield _finding(Reason.HINT_OWED, text + _before(owed), since=_due_at(owed))
 
 
 def _released(owed: OwedView, now: datetime) -> Finding:
     since = span(_seconds(owed.released_at, now)) if owed.released_at is not None else "some time"
-    again = _seconds(now, owed.due_at)
+    again = _seconds(now, _due_at(owed))
     if again > 0:
         text = f"a consumer: released {since} ago; if nobody claims it, the hint is owed again in {span(again)}"
-        return _finding(Reason.HINT_RELEASED, text + _before(owed), since=owed.released_at, until=owed.due_at)
+        return _finding(Reason.HINT_RELEASED, text + _before(owed), since=owed.released_at, until=_due_at(owed))
     text = f"the relay: released {since} ago and not claimed, so the hint is owed again next"
-    return _finding(Reason.HINT_LOST, text + _before(owed), since=owed.due_at)
+    return _finding(Reason.HINT_LOST, text + _before(owed), since=_due_at(owed))
 
 
 def _leased(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
@@ -198,7 +198,7 @@ def _deadline(job: JobView, owed: OwedView, now: datetime) -> Iterator[Finding]:
             text = f"its deadline passed {span(-left)} ago: this attempt may still finish, there is no other"
             yield _finding(Reason.DEADLINE_PASSED, text, since=job.deadline_at)
         return
-    if owed.phase is Phase.OWED and job.deadline_at <= owed.due_at < HELD:
+    if owed.phase is Phase.OWED and job.deadline_at <= _due_at(owed) < HELD:
         text = f"its deadline comes first, in {span(left)}: then it fails"
         yield _finding(Reason.DEADLINE_NEARS, text, until=job.deadline_at)
     elif left <= _NEAR_S:
@@ -224,12 +224,22 @@ def _reason(owed: OwedView) -> str | None:
     """Return why the last hint came to nothing; one that only came too early says nothing about what is awaited."""
     if owed.last_error is None or owed.last_error == NOT_DUE:
         return None
+    if owed.last_error == UNKNOWN_KEY and owed.needs_key:
+        return printable(f"{UNKNOWN_KEY} {owed.needs_key}")
     return printable(owed.last_error)
 
 
 def _before(owed: OwedView) -> str:
     reason = _reason(owed)
     return "" if reason is None else f"; before: {reason}"
+
+
+def _due_at(owed: OwedView) -> datetime:
+    return HELD if owed.due_at is None else owed.due_at
+
+
+def _start_of(job: JobView) -> datetime:
+    return HELD if job.run_at is None else job.run_at
 
 
 def _seconds(start: datetime, end: datetime) -> float:

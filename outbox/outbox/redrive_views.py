@@ -26,9 +26,12 @@ REFUSALS: Mapping[str, str] = {
     "not_ended": "it has not ended",
     "changed": "it is no longer as it was when the redrive was decided",
     "discarded": "its dead letter was discarded; a redrive that names the job takes it all the same",
-    "payload_erased": "its payload was erased, as the retention says; submit the work anew, under another key",
+    "payload_erased": "its payload was erased, by the retention or by a purge; submit the work anew, under another key",
     "expired": "its deadline has passed; give a new one, or leave it",
-    "effect_on_hold": "an effect of unknown outcome is on hold; settle it with `outbox effects resolve`, or include it",
+    "effect_on_hold": (
+        "an effect of unknown outcome is on hold; settle it with `outbox effects resolve`, or include it regardless: "
+        "--include-uncertain, include_uncertain=True"
+    ),
     "in_redrive": "it waits in another redrive; a redrive that names the job takes it all the same",
     "outbox_row": "it has an outbox row though it has ended, which is a defect; `outbox doctor --fix` mends it",
     "set_unmet": "the jobs that it waits for had not ended as asked; name it to start it all the same",

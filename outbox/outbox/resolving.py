@@ -20,7 +20,7 @@ from outbox.sealing.using import required
 from outbox.sealing.vault import open_payload
 from outbox.statements import Statements, statements_for
 from outbox.writer import Target, connection_of, schema_of
-from outbox_schemas import EffectNotFound, EffectNotOpen, EffectState, EffectView, JobNotFound, NameRefused
+from outbox_schemas import EffectNotFound, EffectNotOpen, EffectState, EffectView, JobNotFound, JobState, NameRefused
 from outbox_schemas.documents import document_text
 from outbox_schemas.effect_keys import provider_key
 from outbox_schemas.names import check_id, check_name
@@ -112,10 +112,13 @@ def resolve_effect(
     rows = statements.run_within(connection, "effect_resolve", effect | told)
     if not rows:
         raise JobNotFound(job_id)
-    if not rows[0].resolved:
-        raise _refusal(job_id, name, rows[0].job_state, rows[0].effect_state)
+    if not rows[0].resolved and rows[0].effect_state is None:
+        raise EffectNotFound(job_id, name)
     found = statements.run_within(connection, "job_effects", {"job_id": job_id})
-    return next(_view(row) for row in found if row.name == name)
+    effect = next(_view(row) for row in found if row.name == name)
+    if not rows[0].resolved:
+        raise _refusal(effect, rows[0].job_state, rows[0].effect_state)
+    return effect
 
 
 def _sealed(connection: sa.Connection, statements: Statements, job_id: UUID, name: str, text: str) -> str:
@@ -134,16 +137,21 @@ def _sealed(connection: sa.Connection, statements: Statements, job_id: UUID, nam
     return vault.seal_json(text, f"effect:{name}")
 
 
-def _refusal(job_id: UUID, name: str, job_state: str, effect_state: str | None) -> Exception:
-    if effect_state is None:
-        return EffectNotFound(job_id, name)
-    if effect_state not in _OPEN:
+def _refusal(effect: EffectView, job_state: str, effect_state: str) -> EffectNotOpen:
+    job_id, name = effect.job_id, effect.name
+    lacks_result = effect_state == EffectState.CONFIRMED and effect.result_note is not None
+    if job_state == JobState.RUNNING and (lacks_result or effect_state in _OPEN):
         return EffectNotOpen(
-            job_id, name, f"is {effect_state} already; only what is pending or uncertain can be resolved"
+            job_id, name, f"belongs to a job that is {job_state}; wait for the end of its attempt, or cancel it"
         )
-    return EffectNotOpen(
-        job_id, name, f"belongs to a job that is {job_state}; wait for the end of its attempt, or cancel it"
-    )
+    if lacks_result:
+        return EffectNotOpen(
+            job_id,
+            name,
+            "is confirmed already, and lacks only its result, which could not be stored: resolve it as confirmed, with "
+            "that result (--result-file, result=)",
+        )
+    return EffectNotOpen(job_id, name, f"is {effect_state} already; only what is pending or uncertain can be resolved")
 
 
 def _view(row: Any) -> EffectView:

@@ -61,16 +61,19 @@ class OwedView(_View):
     """The outbox row of a job that has not ended.
 
     `due_at` is the next instant at which this row wants attention: the hint's due time while owed, the re-hint's
-    while released. `progress` is the marker that the running attempt, or the last one, gave with its latest heartbeat.
+    while released; None while the job waits for a set of others to end. `progress` is the marker that the running
+    attempt, or the last one, gave with its latest heartbeat. `needs_key` names the key that a worker lacked which was
+    to open a sealed payload.
     """
 
     phase: OrNewer[Phase]
-    due_at: datetime
+    due_at: datetime | None
     released_at: datetime | None
     release_count: int
     lease_expires_at: datetime | None
     last_error: str | None
     progress: str | None = None
+    needs_key: str | None = None
 
 
 class AttemptView(_View):
@@ -174,6 +177,7 @@ class JobView(_View):
     and use up no retry, nor do those before the last redrive, whose numbers go up to `budget_start`. `failed_because`
     is a `FailedBecause` as text: why a failed job is not tried again. `state` is a plain text where a newer release has
     written one that this release doesn't know; the same holds for the words of its outbox row, attempts and effects.
+    `run_at` is None while the job waits for a set of others to end (`fan_in`), and where it ended before they had.
     """
 
     id: UUID
@@ -184,7 +188,7 @@ class JobView(_View):
     queue: str
     priority: int
     state: OrNewer[JobState]
-    run_at: datetime
+    run_at: datetime | None
     deadline_at: datetime | None
     max_attempts: int | None
     attempt_count: int

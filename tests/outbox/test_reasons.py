@@ -46,6 +46,7 @@ def owed(
     released_ago_s: float | None = None,
     lease_left_s: float | None = None,
     last_error: str | None = None,
+    needs_key: str | None = None,
 ) -> OwedView:
     """Return an outbox row in `phase`."""
     return OwedView(
@@ -55,6 +56,7 @@ def owed(
         release_count=1,
         lease_expires_at=None if lease_left_s is None else NOW + timedelta(seconds=lease_left_s),
         last_error=last_error,
+        needs_key=needs_key,
     )
 
 
@@ -132,9 +134,9 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         [Reason.KIND_UNSUPPORTED],
     ),
     (
-        job(owed=owed(Phase.OWED, 2, last_error=UNKNOWN_KEY)),
+        job(owed=owed(Phase.OWED, 2, last_error=UNKNOWN_KEY, needs_key="2026-11")),
         STAFFED,
-        "a consumer that has its key: unknown key; offered again in 2.0 s",
+        "a consumer that has its key: unknown key 2026-11; offered again in 2.0 s",
         [Reason.KEY_UNKNOWN],
     ),
     (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -74,7 +75,7 @@ def preview_command(settings: Settings, /, *, job_ids: Sequence[UUID], **chosen:
     choice = _chosen(job_ids, chosen)
     with changing(settings, statement_timeout_s=_CHOOSING_S) as connection:
         seen = preview_redrive(connection, schema=settings.schema_name, **choice)
-    show(seen, lambda: _preview_lines(seen))
+    show(seen, lambda: [*_preview_lines(seen), "", *_next_step(seen)])
 
 
 @dead.command("redrive")
@@ -174,5 +175,31 @@ def _preview_lines(seen: RedrivePreview) -> Iterator[str]:
         names = ("id", "kind", "logical_key", "state", "code", "attempt_count", "confirmed", "uncertain", "refusal")
         headers = ["ID", "KIND", "KEY", "STATE", "CODE", "ATTEMPTS", "CONFIRMED", "UNCERTAIN", "REFUSED FOR"]
         yield from table(headers, [[one[name] for name in names] for one in seen.sample])
-    yield ""
-    yield f"nothing was changed; to do it, add: --acknowledge {seen.token}"
+
+
+def _next_step(seen: RedrivePreview) -> Iterator[str]:
+    """Yield the command that does what was shown, as far as there is anything to do."""
+    refused = sum(seen.refusals.values())
+    if refused >= seen.total:
+        fit = "they would all be refused" if seen.total else "no failed or cancelled job is chosen"
+        yield f"nothing was changed, and a redrive would put nothing back: {fit}"
+        return
+    given = shlex.join(_given(click.get_current_context()))
+    yield "nothing was changed; what does it:"
+    yield f"  outbox dead redrive {given} --acknowledge {seen.token} --by WHO --reason WHY"
+
+
+def _given(context: click.Context) -> Iterator[str]:
+    """Yield the options and ids of the running command that say which jobs and on what terms, as they were written."""
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if isinstance(parameter, click.Argument):
+            yield from map(str, value or ())
+        elif value is True:
+            yield parameter.opts[0]
+        elif isinstance(value, timedelta):
+            yield from (parameter.opts[0], f"{value // timedelta(seconds=1)}s")
+        elif isinstance(value, datetime):
+            yield from (parameter.opts[0], value.isoformat())
+        elif value:
+            yield from (parameter.opts[0], str(value))

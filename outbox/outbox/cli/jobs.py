@@ -92,7 +92,7 @@ def list_command(
             job.queue,
             job.tenant,
             job.attempt_count,
-            job.run_at,
+            _start(job),
             job.created_at,
         ]
         for job in found.jobs
@@ -174,7 +174,7 @@ def _job_lines(
         "attempts": f"{job.attempt_count} of {job.max_attempts or 'as many as its handler allows'}"
         + (f", {job.uncharged_attempts} of them uncharged" if job.uncharged_attempts else ""),
         "created": instant(job.created_at),
-        "run at": instant(job.run_at),
+        "run at": _start(job),
         "deadline": instant(job.deadline_at),
         "finished": instant(job.finished_at),
         "first error": error_line(job.first_error),
@@ -205,6 +205,11 @@ def _payload_lines(shown: dict[str, object]) -> Iterator[str]:
         text = json.dumps(shown["payload"], indent=2, ensure_ascii=False)
         for line in ["payload:", *text.splitlines()[:PAYLOAD_LINES]]:
             yield line[: len(line) - len(line.lstrip())] + masked_line(line, MESSAGE_LIMIT)
+
+
+def _start(job: JobView) -> str:
+    """Return when a job may start. Of one that waits for others nobody knows."""
+    return "waits for jobs" if job.run_at is None and job.state is JobState.READY else instant(job.run_at)
 
 
 def error_line(error: ErrorView | None) -> str:

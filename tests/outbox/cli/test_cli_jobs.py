@@ -10,8 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
+from outbox.cancelling import cancel
 from outbox.cli import root
 from outbox.identity import worker_identity
+from outbox.joining import fan_in
 from outbox.leasing import Ability
 from outbox.presence import Presence, Role
 from outbox.writer import enqueue
@@ -198,3 +200,20 @@ def test_hostile_names_are_harmless(run: Any, engine: Engine, database: Any) -> 
     shown = run("jobs", "show", job)[1] + run("jobs", "list")[1]
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "hunter2secret" not in shown
+
+
+def test_a_job_that_waits_for_others_has_no_time(run: Any, engine: Engine) -> None:
+    """Its stand-in for a time is shown nowhere: lists say what it waits for, and JSON has null."""
+    with engine.begin() as connection:
+        member = enqueue(connection, Probe(key="first"))
+        waiting = fan_in(connection, [member.id], Probe(key="then")).id
+    assert "waits for jobs" in run("jobs", "list")[1]
+    shown = run("jobs", "show", str(waiting))[1]
+    assert "run at:      waits for jobs" in shown
+    found = json.loads(run("jobs", "show", str(waiting), "--json")[1])["job"]
+    assert (found["run_at"], found["owed"]["due_at"]) == (None, None)
+    listed = json.loads(run("jobs", "list", "--json")[1])["jobs"]
+    assert [job["run_at"] is None for job in listed] == [True, False]
+    with engine.begin() as connection:
+        assert cancel(connection, waiting, by="me", reason="x").run_at is None
+    assert "waits for jobs" not in run("jobs", "list")[1]

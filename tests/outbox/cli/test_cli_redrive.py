@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -54,6 +55,23 @@ def test_preview_shows_and_changes_nothing(run: Any, database: Database) -> None
     for part in ("jobs:        1", str(job), "test.note", "nothing was changed", "--acknowledge"):
         assert part in shown, part
     assert database.count("audit") + database.count("redrive_operations") == 0
+
+
+def test_a_preview_ends_with_the_command_that_does_it(run: Any, database: Database) -> None:
+    """Typed as it is printed, with the same choice and terms, it puts the jobs back; where none can be, it says so."""
+    jobs = dead(database, 2)
+    terms = ("--include-uncertain", "--deadline", "2900-01-01T00:00:00Z")
+    for choice in ((jobs[0],), ("--code", "broken", "--tenant", "default")):
+        line = run("dead", "preview", *choice, *terms)[1].splitlines()[-1]
+        words = shlex.split(line.replace(" WHO", " ann").replace(" WHY", " mended"))
+        assert words[:3] == ["outbox", "dead", "redrive"]
+        code, shown, errors = run(*words[1:])
+        assert (code, errors) == (0, ""), line
+        assert "is ready again" in shown
+    refused = run("dead", "preview", *jobs)[1]
+    assert "a redrive would put nothing back: they would all be refused" in refused
+    assert "--acknowledge" not in refused
+    assert "no failed or cancelled job is chosen" in run("dead", "preview", "--older-than", "90m")[1]
 
 
 def test_redrive_needs_a_choice_an_acknowledgement_and_who(run: Any, database: Database) -> None:
