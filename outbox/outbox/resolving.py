@@ -115,10 +115,10 @@ def resolve_effect(
     if not rows[0].resolved and rows[0].effect_state is None:
         raise EffectNotFound(job_id, name)
     found = statements.run_within(connection, "job_effects", {"job_id": job_id})
-    effect = next(_view(row) for row in found if row.name == name)
+    view = next(_view(row) for row in found if row.name == name)
     if not rows[0].resolved:
-        raise _refusal(effect, rows[0].job_state, rows[0].effect_state)
-    return effect
+        raise _refusal(view, rows[0].job_state, rows[0].effect_state)
+    return view
 
 
 def _sealed(connection: sa.Connection, statements: Statements, job_id: UUID, name: str, text: str) -> str:

@@ -89,7 +89,7 @@ def test_a_result_that_could_not_be_stored_is_given_afterwards(
     """Only as confirmed, and only with a result; how the effect was confirmed stays on record."""
     with engine.begin() as connection:
         for outcome, more in (("confirmed", {}), ("not-done", {})):
-            with pytest.raises(EffectNotOpen, match=r"confirmed already, and lacks only .* --result-file"):
+            with pytest.raises(EffectNotOpen, match=r"confirmed already, and lacks only its result.*--result-file"):
                 resolve_effect(connection, on_hold, "mail", outcome, **WHO, **more)  # type: ignore[arg-type]
         view = resolve_effect(connection, on_hold, "mail", "confirmed", result=None, **WHO)
         assert (view.settled_by, view.result_note, view.remote_request_id) == ("send", None, "m_1")
