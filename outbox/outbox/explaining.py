@@ -13,15 +13,19 @@ from outbox.reasons import AHEAD_LIMIT, Surroundings, explanation_of
 from outbox.statements import statements_for
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import Explanation, JobNotFound, JobView
+from outbox_schemas.explanations import AwaitedSet
 
 __all__ = ["explain", "explain_job"]
+
+_MEMBERS_SHOWN = 20
 
 
 def explain(target: Target, job_id: UUID, *, schema: str | None = None) -> Explanation:
     """Return why a job doesn't run (or that it runs, or how it ended) as the caller's transaction sees it.
 
     Processes are known by the sign of life that each gives every ten seconds; one that ended badly is forgotten a
-    minute later. The caller needs SELECT on `jobs`, `outbox`, `effects` and `processes`.
+    minute later. The caller needs SELECT on `jobs`, `outbox`, `effects`, `processes`, `joins`, `join_members`,
+    `redrive_items` and `redrive_operations`.
 
     Raises:
         JobNotFound: no job has this id.
@@ -41,7 +45,8 @@ def explain_job(link: Link, job: JobView) -> Explanation:
 
 def _explained(job: JobView, read: Callable[[dict[str, Any]], list[Any]]) -> Explanation:
     of_job = {"job_id": job.id, "queue": job.queue, "kind": job.kind, "version": job.version}
-    row = read(of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT})[0]
+    row = read(of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT, "members_shown": _MEMBERS_SHOWN})[0]
+    awaited = None if row.awaited is None else AwaitedSet.model_validate_json(row.awaited)
     effects, redrive = tuple(row.open_effects), None if row.redrive is None else (row.redrive[0], row.redrive[1])
-    around = Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, effects, row.awaited, redrive)
+    around = Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive)
     return explanation_of(job, around)

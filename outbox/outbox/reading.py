@@ -33,6 +33,8 @@ __all__ = [
     "show_job",
 ]
 
+_LEFT_LIMIT = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
@@ -109,7 +111,8 @@ def job_tree(link: Link, job_id: UUID, *, depth: int = 50, limit: int = 1000) ->
     Empty if there is no such job. At most `depth` levels up and as many down, and `limit` jobs: a list of that length
     may not be all.
     """
-    return [TreeView.model_validate(row) for row in link.run("job_tree", job_id=job_id, depth=depth, batch=limit)]
+    rows = link.run("job_tree", job_id=job_id, depth=depth, batch=limit, left_limit=_LEFT_LIMIT)
+    return [TreeView.model_validate(row) for row in rows]
 
 
 def list_queues(link: Link) -> list[QueueView]:

@@ -14,6 +14,7 @@ from outbox.remedies import REMEDIES
 from outbox.spans import span
 from outbox.submission import HELD
 from outbox_schemas import ENDED, Explanation, Finding, JobState, JobView, OwedView, Phase, Reason
+from outbox_schemas.explanations import AwaitedJob, AwaitedSet
 
 __all__ = ["AHEAD_LIMIT", "NOT_DUE", "NO_HANDLER", "UNKNOWN_KEY", "Surroundings", "explanation_of"]
 
@@ -29,6 +30,9 @@ AHEAD_LIMIT = 1000
 # A relay releases what is due within milliseconds; consumers with free slots do it after about four seconds.
 _PROMPT_S = 5.0
 _NEAR_S = 3600.0
+# So many jobs are named in a sentence, each with so much of its key.
+_NAMED = 3
+_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Surroundings:
         ahead: due hints that stand before its own in its queue, counted up to `AHEAD_LIMIT`.
         open_effects: its effects that are not confirmed.
         redrive: id and state of the redrive that it waits in.
-        awaited: how many jobs of its set have not ended as it waits for, counted up to `AHEAD_LIMIT`.
+        awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
     """
 
     now: datetime
@@ -52,14 +56,16 @@ class Surroundings:
     able: int = 0
     ahead: int = 0
     open_effects: tuple[str, ...] = ()
-    awaited: int = 0
+    awaited: AwaitedSet | None = None
     redrive: tuple[str, str] | None = None
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
     """Return why `job` doesn't run, or that it runs, or how it ended."""
     first, *rest = _findings(job, around)
-    return Explanation(**dict(first), job_id=job.id, state=job.state, at=around.now, also=tuple(rest))
+    held = {first.code, *(finding.code for finding in rest)} & {Reason.JOBS_AWAITED, Reason.SET_UNMET}
+    awaited = around.awaited if held else None
+    return Explanation(**dict(first), job_id=job.id, state=job.state, at=around.now, also=tuple(rest), awaited=awaited)
 
 
 def _findings(job: JobView, around: Surroundings) -> Iterator[Finding]:
@@ -109,7 +115,10 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
         return
     # Here a paused queue or tenant will stand before all others, once releasing and claiming honour it.
     if _due_at(owed) > now and owed.phase is Phase.OWED:
-        yield _held(job, around) if _due_at(owed) >= HELD else _put_off(job, owed, now)
+        if _due_at(owed) >= HELD:
+            yield from _held(job, around.awaited)
+        else:
+            yield _put_off(job, owed, now)
         if owed.last_error in {NO_HANDLER, UNKNOWN_KEY}:
             yield from _no_consumer(job, around)
     else:
@@ -117,9 +126,27 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
     yield from _deadline(job, owed, now)
 
 
-def _held(job: JobView, around: Surroundings) -> Finding:
-    count = f"{around.awaited} or more" if around.awaited >= AHEAD_LIMIT else str(around.awaited)
-    return _finding(Reason.JOBS_AWAITED, f"the jobs of its set: {count} still to end", since=job.created_at)
+def _held(job: JobView, awaited: AwaitedSet | None) -> Iterator[Finding]:
+    left, stopped = (0, 0) if awaited is None else (awaited.left, awaited.stopped)
+    if awaited is not None and stopped:
+        names = "; ".join(_named(member) for member in awaited.shown[:_NAMED] if member.stopped)
+        more = f"; and {_counted(stopped - _NAMED)} more" if stopped > _NAMED else ""
+        what = f"{_counted(stopped)} of the {awaited.members} jobs of its set"
+        text = f"a person: {what} had to succeed and {'has' if stopped == 1 else 'have'} not ({names}{more})"
+        yield _finding(Reason.SET_UNMET, text, since=job.created_at)
+    if left > stopped or not stopped:
+        text = f"the jobs of its set: {_counted(left - stopped)} still to end"
+        yield _finding(Reason.JOBS_AWAITED, text, since=job.created_at)
+
+
+def _named(member: AwaitedJob) -> str:
+    if member.state is None:
+        return f"{member.job_id}: gone"
+    return f"{printable(f'{member.kind} {member.logical_key}', _NAME)} {member.job_id}: {printable(member.state)}"
+
+
+def _counted(count: int) -> str:
+    return f"{count} or more" if count >= AHEAD_LIMIT else str(count)
 
 
 def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:

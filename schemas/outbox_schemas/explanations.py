@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from outbox_schemas.states import JobState
 from outbox_schemas.views import OrNewer
 
-__all__ = ["Explanation", "Finding", "Reason"]
+__all__ = ["AwaitedJob", "AwaitedSet", "Explanation", "Finding", "Reason"]
 
 
 class Reason(StrEnum):
@@ -20,6 +20,7 @@ class Reason(StrEnum):
     NOT_DUE = "not_due"
     RETRY_WAITS = "retry_waits"
     JOBS_AWAITED = "jobs_awaited"
+    SET_UNMET = "set_unmet"
     DEADLINE_PASSED = "deadline_passed"
     DEADLINE_NEARS = "deadline_nears"
     NO_CONSUMER = "no_consumer"
@@ -63,6 +64,41 @@ class Finding(BaseModel):
     unblocked_by: str
 
 
+class AwaitedJob(BaseModel):
+    """A job that another one waits for. `kind`, `logical_key` and `state` are None if it is no longer there.
+
+    `stopped`: it has ended otherwise than was asked for, so that only a redrive of it lets the other one start.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    job_id: UUID
+    kind: str | None
+    logical_key: str | None
+    state: OrNewer[JobState] | None
+    stopped: bool
+
+
+class AwaitedSet(BaseModel):
+    """What a job of `fan_in` waits for.
+
+    Attributes:
+        until: "succeeded" or "ended": what each of them must have done.
+        members: how many jobs the set has.
+        left: those that have not counted yet; 1000 stands for so many or more.
+        stopped: how many of these `left` have failed, or were cancelled, though they had to succeed.
+        shown: up to twenty of these, the stopped ones first.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    until: str
+    members: int
+    left: int
+    stopped: int
+    shown: tuple[AwaitedJob, ...]
+
+
 class Explanation(Finding):
     """Why a job doesn't run: the reason that counts, and in `also` what else stands in the way, in order.
 
@@ -70,9 +106,11 @@ class Explanation(Finding):
         job_id: the job.
         state: the job's state at that moment, as in `JobView`.
         at: that moment, by the database's clock.
+        awaited: the set of jobs that it waits for, if it does.
     """
 
     job_id: UUID
     state: OrNewer[JobState]
     at: datetime
     also: tuple[Finding, ...] = ()
+    awaited: AwaitedSet | None = None

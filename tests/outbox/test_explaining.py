@@ -19,7 +19,7 @@ from outbox.link import Link
 from outbox.presence import LIVE_S, Presence, Role
 from outbox.reasons import ON_HOLD
 from outbox.relaying import recover_hints
-from outbox_schemas import EffectState, Reason
+from outbox_schemas import EffectState, JobState, Reason
 from support.database import Database
 from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit
 
@@ -219,7 +219,7 @@ def test_waiting_in_a_redrive(database: Database, link: Link, still: datetime, e
 
 
 def test_jobs_awaited(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
-    """A job that waits for others counts those that have not ended as it waits for."""
+    """A job that waits for others counts those still to end, and names first whom only a person can help."""
     staff(link)
     items = running(database, link, 3)
     with engine.begin() as connection:
@@ -228,8 +228,30 @@ def test_jobs_awaited(database: Database, link: Link, still: datetime, engine: s
     fail(link, [(items[1].lease, BROKEN)])
     JoinWatch().close(link)
     found = why(database, waiting.id)
-    assert (codes(found), found.since) == ([Reason.JOBS_AWAITED], still)
-    assert "2 still to end" in found.text
+    assert (codes(found), found.since) == ([Reason.SET_UNMET, Reason.JOBS_AWAITED], still)
+    assert f"{items[1].lease.job_id}: failed" in found.text
+    assert "1 still to end" in found.also[0].text
+    assert found.awaited is not None
+    assert [(job.job_id, job.state) for job in found.awaited.shown] == [
+        (items[1].lease.job_id, JobState.FAILED),
+        (items[2].lease.job_id, JobState.RUNNING),
+    ]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_a_large_set_is_told_in_bounds(database: Database, link: Link, driver: str) -> None:
+    """However many have failed, a few are named and twenty listed; the numbers are of all."""
+    items = running(database, link, 30)
+    with database.engine().begin() as connection:
+        waiting = fan_in(connection, [item.lease.job_id for item in items], Note(key="then"))
+    fail(link, [(item.lease, BROKEN) for item in items[:25]])
+    with database.keep(sa.create_engine(database.driver_url(driver))).connect() as connection:
+        found = explain(connection, waiting.id, schema=database.schema)
+    assert found.awaited is not None
+    assert (found.awaited.left, found.awaited.stopped, len(found.awaited.shown)) == (30, 25, 20)
+    assert all(job.stopped for job in found.awaited.shown)
+    assert found.text.count(": failed") == 3
+    assert "and 22 more" in found.text
 
 
 def test_cancel_requested(database: Database, link: Link, still: datetime) -> None:

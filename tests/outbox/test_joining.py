@@ -73,7 +73,16 @@ def test_what_a_failure_means(database: Database, link: Link, engine: sa.Engine,
     assert due(link) == ([job_id] if on == "ended" else [])
     assert look(database, job_id).state is JobState.READY
     if on == "succeeded":
-        assert explain_job(link, look(database, job_id)).text == "the jobs of its set: 1 still to end"
+        state = {"fail": "failed", "cancel": "cancelled"}[end]
+        why = explain_job(link, look(database, job_id))
+        assert why.code is Reason.SET_UNMET
+        assert why.text.startswith("a person: 1 of the 2 jobs of its set had to succeed and has not (test.note ")
+        assert why.text.endswith(f" {bad.lease.job_id}: {state})")
+        assert why.also == ()
+        awaited = why.awaited
+        assert awaited is not None
+        assert (awaited.until, awaited.members, awaited.left, awaited.stopped) == ("succeeded", 2, 1, 1)
+        assert [(job.job_id, job.state, job.stopped) for job in awaited.shown] == [(bad.lease.job_id, state, True)]
 
 
 def test_a_redrive_that_succeeds_lets_it_go_on(database: Database, link: Link, engine: sa.Engine) -> None:

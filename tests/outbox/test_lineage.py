@@ -110,7 +110,7 @@ def test_both_are_read_by_indexes(database: Database) -> None:
     ids = family(database)
     database.rows("ANALYZE {s}.jobs")
     for name, parameters in (
-        ("job_tree", {"job_id": f"'{ids['ra']}'", "depth": "50", "batch": "1000"}),
+        ("job_tree", {"job_id": f"'{ids['ra']}'", "depth": "50", "batch": "1000", "left_limit": "1000"}),
         ("find_correlated", {"correlation_id": "'c-1'", "batch": "50", "below": f"'{UUID(int=(1 << 128) - 1)}'"}),
     ):
         values = dict.fromkeys(("state", "queue", "kind", "tenant"), "NULL") | parameters

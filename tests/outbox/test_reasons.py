@@ -17,6 +17,7 @@ from outbox.remedies import REMEDIES
 from outbox.spans import span
 from outbox.submission import HELD
 from outbox_schemas import ErrorView, JobState, JobView, OwedView, Phase, Reason
+from outbox_schemas.explanations import AwaitedJob, AwaitedSet
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -60,6 +61,13 @@ def owed(
     )
 
 
+STOPPED = AwaitedJob(
+    job_id=UUID("01a22a2c-0000-7000-8000-000000000000"),
+    kind="step",
+    logical_key="fi-0",
+    state=JobState.FAILED,
+    stopped=True,
+)
 STAFFED = Surroundings(NOW, relays=1, consumers=3, able=2)
 ALONE = Surroundings(NOW)
 FOREIGN = Surroundings(NOW, relays=1, consumers=3)
@@ -77,9 +85,16 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
     (job(owed=owed(Phase.OWED, 5)), ALONE, "its time: ready, due in 5.0 s", [Reason.NOT_DUE]),
     (
         job(owed=owed(Phase.OWED, (HELD - NOW).total_seconds()), deadline_at=NOW + timedelta(days=1)),
-        replace(STAFFED, awaited=3),
+        replace(STAFFED, awaited=AwaitedSet(until="ended", members=4, left=3, stopped=0, shown=())),
         "the jobs of its set: 3 still to end",
         [Reason.JOBS_AWAITED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, (HELD - NOW).total_seconds())),
+        replace(STAFFED, awaited=AwaitedSet(until="succeeded", members=2, left=1, stopped=1, shown=(STOPPED,))),
+        "a person: 1 of the 2 jobs of its set had to succeed and has not"
+        " (step fi-0 01a22a2c-0000-7000-8000-000000000000: failed)",
+        [Reason.SET_UNMET],
     ),
     (
         job(owed=owed(Phase.OWED, 5, last_error=NOT_DUE)),

@@ -10,7 +10,7 @@ import click
 
 from outbox.cli.attempts import history_lines
 from outbox.cli.cancel import cancel_command
-from outbox.cli.explain import explanation_lines
+from outbox.cli.explain import explanation_lines, member_lines
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
 from outbox.explaining import explain_job
@@ -196,6 +196,7 @@ def _job_lines(
         facts["by then"] = job.cancelled_after.sentence
     for name, value in facts.items():
         yield f"{name + ':':<13}{printable(str(value), MESSAGE_LIMIT)}"
+    yield from member_lines(why)
     yield from history_lines(attempts, refusals)
 
 

@@ -47,7 +47,8 @@ def _line(node: TreeView) -> str:
     state = f"{node.state} ({node.last_error_code})" if node.state == "failed" else str(node.state)
     parts = [f"{node.kind} {node.logical_key}: {state}, {node.attempt_count} attempts"]
     if node.waits_until is not None and node.waited_until is None:
-        parts.append(f"waits until {node.waits_for} jobs have {node.waits_until}")
+        left = "" if node.waits_left is None else f" ({node.waits_left} left)"
+        parts.append(f"waits until {node.waits_for} jobs have {node.waits_until}{left}")
     if node.finished_at is not None:
         parts.append(f"ended {instant(node.finished_at)}")
     return f"{', '.join(parts)}  {node.id}"

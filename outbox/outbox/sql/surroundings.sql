@@ -1,7 +1,7 @@
 -- Purpose: read what, beside its own rows, decides why one job does not run: the time, who works here, its place in its queue's line.
 -- Transition: none
--- Parameters: job_id, queue, kind, version (the job's), live_s (how long ago a process's last sign may be), ahead_limit
--- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, join_members_awaited, redrive_items_job. The processes are read whole.
+-- Parameters: job_id, queue, kind, version (the job's), live_s (how long ago a process's last sign may be), ahead_limit, members_shown (awaited jobs named)
+-- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, joins_pkey, join_members_awaited, jobs_pkey for ahead_limit members, redrive_items_job. The processes are read whole.
 SELECT n.now, p.relays, p.consumers, p.able,
   (SELECT count(*) FROM (
     SELECT 1 FROM {schema}.outbox AS o JOIN {schema}.outbox AS mine ON mine.job_id = CAST(:job_id AS uuid) AND mine.phase = 'owed'
@@ -9,8 +9,24 @@ SELECT n.now, p.relays, p.consumers, p.able,
       AND o.due_at <= n.now LIMIT CAST(:ahead_limit AS integer)) AS ahead) AS ahead,
   ARRAY(SELECT e.name FROM {schema}.effects AS e WHERE e.job_id = CAST(:job_id AS uuid) AND e.state IN ('pending', 'uncertain') ORDER BY e.name LIMIT 20)
     AS open_effects,
-  (SELECT count(*) FROM (SELECT 1 FROM {schema}.join_members AS m WHERE m.join_id = CAST(:job_id AS uuid) AND m.seen IS NULL
-    LIMIT CAST(:ahead_limit AS integer)) AS members) AS awaited,
+  (SELECT CAST(jsonb_build_object('until', s.condition, 'members', s.members, 'left', c.awaited, 'stopped', c.stopped,
+      'shown', coalesce(c.shown, '[]')) AS text)
+    FROM {schema}.joins AS s CROSS JOIN LATERAL (
+      SELECT count(*) AS awaited, count(*) FILTER (WHERE l.stopped) AS stopped,
+        jsonb_agg(jsonb_build_object('job_id', l.job_id, 'kind', l.kind, 'logical_key', l.logical_key, 'state', l.state, 'stopped', l.stopped)
+          ORDER BY l.place) FILTER (WHERE l.place <= CAST(:members_shown AS integer)) AS shown
+      FROM (
+        SELECT a.job_id, j.kind, j.logical_key, j.state, t.stopped, row_number() OVER (ORDER BY t.stopped DESC, a.job_id) AS place
+        FROM (SELECT m.job_id FROM {schema}.join_members AS m WHERE m.join_id = s.job_id AND m.seen IS NULL
+          ORDER BY m.job_id LIMIT CAST(:ahead_limit AS integer)) AS a
+        LEFT JOIN LATERAL (
+          SELECT k.kind, k.logical_key, k.state, k.finished_at FROM {schema}.jobs AS k WHERE k.id = a.job_id
+          LIMIT 1  -- keeps the planner to one index probe per member
+        ) AS j ON true
+        CROSS JOIN LATERAL (SELECT s.condition = 'succeeded' AND (j.state IS NULL OR (j.finished_at IS NOT NULL AND j.state <> 'succeeded')) AS stopped) AS t
+      ) AS l
+    ) AS c
+    WHERE s.job_id = CAST(:job_id AS uuid) AND s.closed_at IS NULL) AS awaited,
   (SELECT ARRAY[r.id::text, r.state] FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
     WHERE i.job_id = CAST(:job_id AS uuid) AND i.state = 'waiting' AND r.state IN ('running', 'paused') ORDER BY r.id DESC LIMIT 1) AS redrive
 FROM (SELECT {schema}.clock() AS now) AS n, LATERAL (

@@ -103,6 +103,24 @@ def test_explain_tells_why_and_what_unblocks(run: Any, engine: Engine) -> None:
     assert run("jobs", "explain", str(uuid4()))[0] == 1
 
 
+def test_a_set_names_who_keeps_it_waiting(run: Any, engine: Engine) -> None:
+    """The member that a person must see to is named, what is left is listed and counted, for people and programs."""
+    with engine.begin() as connection:
+        parts = [enqueue(connection, Probe(key=f"part-{number}")) for number in range(2)]
+        then = fan_in(connection, parts, Probe(key="then"))
+        cancel(connection, parts[0].id, by="me", reason="x")
+    for command in ("show", "explain"):
+        code, shown, _ = run("jobs", command, str(then.id))
+        assert code == 0
+        assert f"(probe part-0 {parts[0].id}: cancelled)" in shown
+        assert "it starts when 2 jobs have succeeded; 2 left, 1 of them stopped:" in shown
+        assert f"  ! probe part-0: cancelled  {parts[0].id}\n  - probe part-1: ready  {parts[1].id}" in shown
+    answer = json.loads(run("jobs", "explain", str(then.id), "--json")[1])
+    assert (answer["code"], answer["awaited"]["left"], answer["awaited"]["stopped"]) == ("set_unmet", 2, 1)
+    assert [job["job_id"] for job in answer["awaited"]["shown"]] == [str(part.id) for part in parts]
+    assert "waits until 2 jobs have succeeded (2 left)" in run("jobs", "show", "--tree", str(then.id))[1]
+
+
 def test_who_works_here(run: Any, database: Any) -> None:
     """Consumers and relays are listed with what they run; those not seen for a minute only if asked for."""
     link = database.link()
