@@ -200,8 +200,9 @@ class BaseHandler(Generic[P]):
         """Write the job's effects in the database, in the transaction that completes the job. Optional.
 
         The fence has been passed before this runs: either what is written here commits together with the job's
-        success, or neither does. Use only `session`, and don't commit or roll back. Keep it short; slow work belongs
-        in `handle`. After a lost connection it may run again, in a new transaction.
+        success, or neither does. Use only `session`. Its `commit()` flushes and ends nothing; a rollback, or a commit
+        by the connection or by SQL, fails the attempt. Keep it short; slow work belongs in `handle`. After a lost
+        connection it may run again, in a new transaction.
         """
 
     @classmethod

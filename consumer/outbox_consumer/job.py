@@ -182,7 +182,8 @@ class Job(CallsEffects, KeepsCheckpoints):
 
         Use it for checkpoints and follow-up jobs (`enqueue(session, …)`). Heartbeats go on while it is open, but
         nobody can recover or cancel the job, so keep it short: the server ends a transaction that is idle for long.
-        Don't commit or roll back inside; `session.begin_nested()` is for what may fail.
+        `session.commit()` flushes and ends nothing; a rollback, or a commit by the connection or by SQL, is refused.
+        `session.begin_nested()` is for what may fail.
 
         Raises:
             LeaseLost: the lease is no longer owned; nothing was written.

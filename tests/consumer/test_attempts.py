@@ -134,6 +134,39 @@ def test_session_commit_and_savepoints_are_allowed_in_apply(desk: Desk) -> None:
     assert sorted(desk.database.rows("SELECT note FROM public.effects")) == [("first",), ("second",)]
 
 
+@pytest.mark.parametrize("call", ["commit", "close", "rollback"])
+@pytest.mark.parametrize("where", ["apply", "transaction"])
+def test_calls_of_the_session_that_end_nothing(desk: Desk, where: str, call: str) -> None:
+    """As the guide says: after `commit` or `close`, or a rollback of nothing, the fenced transaction is the same."""
+
+    def work(session: Any, job: Any) -> None:
+        if call == "rollback":
+            session.rollback()
+        write_effect(session, job, str(session.execute(sa.text("SELECT pg_current_xact_id()")).scalar_one()))
+        if call != "rollback":
+            getattr(session, call)()
+        write_effect(session, job, str(session.execute(sa.text("SELECT pg_current_xact_id()")).scalar_one()))
+        if job.attempt == 1:
+            raise RetryableError("not yet")
+
+    def handle(job: Any, _payload: Any) -> None:
+        if where == "transaction":
+            with job.transaction() as session:
+                work(session, job)
+
+    def apply(session: Any, job: Any, _result: Any) -> None:
+        if where == "apply":
+            work(session, job)
+
+    desk.start(handler(handle, apply))
+    [job_id] = desk.submit("a")
+    desk.done(1)
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    found = desk.database.rows("SELECT attempt, note FROM public.effects")
+    assert [attempt for attempt, _ in found] == [2, 2]
+    assert found[0] == found[1]
+
+
 def test_transaction_inside_apply_is_refused_at_once(desk: Desk) -> None:
     """`job.transaction()` in `apply` would wait for apply's own lock for ever, so it raises instead."""
 
