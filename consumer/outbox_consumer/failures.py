@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from outbox.ending import Failure
-from outbox.masking import mask
+from outbox.masking import mask, named
 from outbox_consumer.errors import PatientError, RetryableError, TerminalError, ThrottledError, is_code
 
 __all__ = [
@@ -65,7 +65,7 @@ def failure_of(error: BaseException, meaning: BaseException | None = None) -> Fa
     code = _type_name(meant) if found == UNKNOWN else _code(meant, _DEFAULT_CODES[found])
     message = _message(meant)
     if meant is not error:
-        message = message or storable(f"{_type_name(error)}: {_message(error)}", MESSAGE_CHARACTERS)
+        message = message or storable(named(_type_name(error), _message(error)), MESSAGE_CHARACTERS)
     return Failure(found, code, message, _traceback(error))
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from outbox.leasing import Ability
+from outbox.masking import named
 from outbox_consumer.handler import AnyHandler, AsyncHandler, BaseHandler, Handler
 from outbox_schemas import HandlerError, Payload
 
@@ -119,7 +120,7 @@ def _classes(name: str) -> list[type[Any]]:
             f"can't import {module_name!r}: {error}; run where it is importable, or set PYTHONPATH"
         ) from error
     except (Exception, SystemExit) as error:  # a script's own exit must not look like a consumer's
-        raise HandlerError(f"importing {module_name!r} failed: {type(error).__name__}: {error}") from error
+        raise HandlerError(f"importing {module_name!r} failed: {named(type(error).__name__, error)}") from error
     if attribute:
         return [_named(module, attribute)]
     here = [value for value in vars(module).values() if _is_ours(value) and value.__module__ == module.__name__]
@@ -178,4 +179,4 @@ def _instance(found: type[Any]) -> AnyHandler:
     try:
         return cast("AnyHandler", found())
     except Exception as error:
-        raise HandlerError(f"{found.__qualname__}() failed: {type(error).__name__}: {error}") from error
+        raise HandlerError(f"{found.__qualname__}() failed: {named(type(error).__name__, error)}") from error

@@ -6,7 +6,9 @@ import logging
 from typing import Any
 
 from outbox.logs import RateLimited
+from outbox.masking import shortened
 from outbox.sealing.envelope import is_sealed_text
+from outbox_consumer.effects.errors import EffectArgumentsChanged, EffectOnHold, EffectResultUnstorable
 from outbox_consumer.endings import Ending
 from outbox_schemas import Outcome
 
@@ -16,6 +18,17 @@ _EVERY_S = 10.0
 # Further codes share one limit: a code may hold anything, an id for example.
 _CODES = 100
 _REASON_CHARACTERS = 200
+# Errors of ours end with what to do, which must be whole, and hold nothing of the handler's but names.
+_OWN_CHARACTERS = 480
+_OWN_CODES = frozenset(
+    {
+        EffectArgumentsChanged.default_code,
+        EffectOnHold.default_code,
+        EffectResultUnstorable.default_code,
+        "effect_reconcile_none",
+        "handler_misdeclared",
+    }
+)
 _OTHER = "another code"
 
 
@@ -49,7 +62,8 @@ class Telling:
         if wait_s is not None:
             facts["wait_s"] = wait_s
         if failure is not None and failure.message and not is_sealed_text(failure.message):
-            facts["reason"] = failure.message[:_REASON_CHARACTERS]
+            limit = _OWN_CHARACTERS if code in _OWN_CODES else _REASON_CHARACTERS
+            facts["reason"] = shortened(failure.message, limit)
         key = f"{event}: {claimed.kind}: {self._limited_code(claimed.kind, code)}"
         self._limited.log(level, event, key=key, **facts)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import sys
 import threading
 import time
@@ -25,6 +26,9 @@ __all__ = ["JsonFormatter", "RateLimited", "TextFormatter", "configure"]
 MESSAGE_LIMIT = 2_000
 FACT_LIMIT = 500
 MAX_KEYS = 256
+
+# What would let a value end early.
+_NEEDS_QUOTES = re.compile(r'[\s"]')
 
 # What every record has; the rest of its attributes are the event's own facts.
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -160,7 +164,7 @@ def _facts(record: logging.LogRecord) -> dict[str, Any]:
 
 def _fact(value: object) -> str:
     text = _text(value)
-    return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
+    return json.dumps(text, ensure_ascii=False) if not text or _NEEDS_QUOTES.search(text) else text
 
 
 def _json_fact(value: object) -> object:

@@ -27,10 +27,12 @@ __all__ = [
     "mask",
     "masked_besides",
     "masked_line",
+    "named",
     "pattern_of",
     "printable",
     "register",
     "registered",
+    "shortened",
     "traceback_text",
 ]
 
@@ -157,6 +159,20 @@ def printable(text: str, limit: int = 200) -> str:
 def masked_line(text: str, limit: int = 200) -> str:
     """Return `text` masked and made `printable`, at a cost bounded by `limit` however long it is."""
     return printable(mask(text[: 8 * limit]), limit)
+
+
+def named(name: str, text: object) -> str:
+    """Return `name: text`, or the name alone where there is no text, as in many errors."""
+    said = str(text)
+    return f"{name}: {said}" if said.strip() else name
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a masked text of at most `limit` characters with its beginning and its end, where the remedy stands."""
+    if len(text) <= limit:
+        return text
+    end = (limit - 3) * 2 // 3
+    return f"{text[: limit - 3 - end]} … {text[-end:]}"
 
 
 def traceback_text(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from outbox.masking import named
 from outbox_schemas import HandlerError, OutboxError, Payload
 
 __all__ = ["PayloadTypes", "links_of", "load_payload_types"]
@@ -58,7 +59,7 @@ def _imported(name: str) -> ModuleType:
     except OutboxError:
         raise
     except (Exception, SystemExit) as error:
-        raise HandlerError(f"importing {module_name!r} failed: {type(error).__name__}: {error}") from error
+        raise HandlerError(f"importing {module_name!r} failed: {named(type(error).__name__, error)}") from error
 
 
 def _payloads(module: ModuleType) -> list[type[Payload]]:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from outbox.backoff import Backoff
 from outbox.link import is_transient
 from outbox.logs import RateLimited
+from outbox.masking import named
 
 __all__ = ["Fault", "Trouble", "fault_of", "reason_of"]
 
@@ -66,7 +67,7 @@ def reason_of(error: BaseException) -> str:
     """Return class and text of a driver's error, without the server's details: they may repeat a row's values."""
     origin = _origin(error)
     primary = origin.diag.message_primary if isinstance(origin, psycopg.Error) else None
-    return f"{type(origin).__name__}: {primary or origin}"
+    return named(type(origin).__name__, primary or origin)
 
 
 class Trouble:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from outbox.logs import TextFormatter
 from outbox_consumer import LeaseLost, RetryableError, TerminalError
 from outbox_consumer.job import Job
 from support.consuming import Desk, Hints, NewTask, handler
@@ -43,6 +44,36 @@ def test_failed_jobs_are_told_once_for_each_code(desk: Desk, caplog: pytest.LogC
         assert (fact["kind"], fact["attempt"], fact["levelname"]) == ("test.task", 1, "WARNING")
         assert len(fact["reason"]) <= 200
         assert "hunter2" not in fact["reason"]
+
+
+def test_what_to_do_is_told_whole(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """The line of an effect on hold ends with the command that settles it, however long the effect's name is."""
+    name = "e" * 100
+
+    def send(_key: str, _request: Any) -> None:
+        raise ValueError
+
+    desk.start(handler(lambda job, _payload: job.effect(name, {}, send=send)))
+    [job_id] = desk.submit("a")
+    desk.done(1, "failed")
+    until(lambda: facts(caplog, "job failed"))
+    [fact] = facts(caplog, "job failed")
+    assert fact["code"] == "effect_on_hold"
+    line = TextFormatter().format(next(record for record in caplog.records if vars(record) is fact))
+    assert f"find out, and say so with `outbox effects resolve {job_id} {name}`" in line
+
+
+def test_an_error_without_a_text_is_its_class_alone(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """No colon is left behind it, where its meaning was told by its class."""
+
+    def handle(job: Job, _payload: Any) -> None:
+        if job.attempt == 1:
+            raise TimeoutError
+
+    desk.start(handler(handle))
+    desk.submit("a")
+    desk.done(1)
+    assert [fact["reason"] for fact in facts(caplog, "attempt failed; trying again")] == ["TimeoutError"]
 
 
 def test_codes_without_end_share_one_limit(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

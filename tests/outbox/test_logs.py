@@ -161,3 +161,11 @@ def test_formatters_serve_without_configure() -> None:
     assert TextFormatter().format(record).endswith("INFO host: hello")
     assert json.loads(JsonFormatter().format(record))["event"] == "hello"
     assert sys.stderr is not None
+
+
+@pytest.mark.parametrize("value", ["a b", 'say"hi"', ""])
+def test_a_fact_that_could_end_early_is_quoted(value: str) -> None:
+    """White space and quotes: a reader finds the end of each value."""
+    logger, stream = logged("text")
+    logger.warning("happened", extra={"reason": value, "next": 1})
+    assert stream.getvalue().rstrip().endswith(f"reason={json.dumps(value, ensure_ascii=False)} next=1")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox import masking
-from outbox.masking import MASK, mask, masked_line, printable, register, traceback_text
+from outbox.masking import MASK, mask, masked_line, named, printable, register, shortened, traceback_text
 
 NASTY = "p@ss%/:#?[x]'\" é\\"
 
@@ -198,3 +198,23 @@ masking.install_excepthook()
     assert "ValueError" in done.stderr
     assert "canary-secret-value" not in done.stderr + done.stdout
     assert MASK in done.stderr
+
+
+@pytest.mark.parametrize("limit", [20, 200, 480])
+@pytest.mark.parametrize("size", [0, 19, 20, 21, 200, 5000])
+def test_a_shortened_text_keeps_its_end(size: int, limit: int) -> None:
+    """What fits is left as it is; of the rest, more of the end than of the beginning stays, within the limit."""
+    text = "".join(str(number % 10) for number in range(size))
+    found = shortened(text, limit)
+    assert len(found) <= limit
+    assert found == text if size <= limit else text.startswith(found.partition(" … ")[0])
+    assert text.endswith(found.rpartition(" … ")[2])
+
+
+def test_what_has_no_text_has_no_colon() -> None:
+    """A class alone is told alone."""
+    assert (named("ConnectTimeout", ""), named("Gone", " \n"), named("Gone", "now")) == (
+        "ConnectTimeout",
+        "Gone",
+        "Gone: now",
+    )

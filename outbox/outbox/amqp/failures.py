@@ -9,7 +9,7 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 
-from outbox.masking import masked_line
+from outbox.masking import masked_line, named
 
 __all__ = ["cause_of", "describe", "is_refusal"]
 
@@ -41,4 +41,4 @@ def is_refusal(error: BaseException) -> bool:
 def describe(error: BaseException) -> str:
     """Return class and text of the cause, masked, in at most 200 characters."""
     cause = cause_of(error)
-    return masked_line(f"{type(cause).__name__}: {cause}")
+    return masked_line(named(type(cause).__name__, cause))
