@@ -35,6 +35,12 @@ _PREPARE_AFTER = 2
 # A plan is kept for as long as its tables' statistics, which may stem from a moment in which they were all but empty:
 # none may walk through a table. (The price of a walk that can't be avoided would have the server compile it, too.)
 _KEPT_PLANS = "-c enable_seqscan=off -c jit=off"
+# A role or a database may have other defaults. A day of a session's own time zone may have 23 hours, and a claim at
+# another level fails where it should pass over a row.
+_OWN_WAYS = (
+    r"-c TimeZone=UTC -c DateStyle=ISO -c standard_conforming_strings=on "
+    r"-c default_transaction_isolation=read\ committed"
+)
 
 
 def is_own_session(connection: psycopg.Connection[Any], statements: Statements) -> bool:
@@ -62,7 +68,8 @@ class Link:
     Statements are prepared where the session is ours alone: parsing and planning them costs as much as running them for
     a few jobs. A transaction pooler may stand in between, for it gives itself away: the backend that answers isn't the
     one that it named. Then nothing is prepared, and no other state of a session is relied on. (A pooler that refuses
-    the `options` start-up parameter needs `pooled=True`; the time limits must then be set on the role.)
+    the `options` start-up parameter needs `pooled=True`; the time limits must then be set on the role.) What a role or
+    database sets for its sessions otherwise (DateStyle, TimeZone, array_nulls, …) changes nothing.
     """
 
     def __init__(
@@ -82,7 +89,8 @@ class Link:
         if not pooled:
             limits = (
                 f"-c statement_timeout={int(statement_timeout_s * 1000)} -c lock_timeout={int(lock_timeout_s * 1000)} "
-                f"-c idle_in_transaction_session_timeout={int(statement_timeout_s * 4000)} {_KEPT_PLANS}"
+                f"-c idle_in_transaction_session_timeout={int(statement_timeout_s * 4000)} {_KEPT_PLANS} "
+                f"{_OWN_WAYS}"
             )
             if not durable:
                 limits += " -c synchronous_commit=off"

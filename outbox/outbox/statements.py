@@ -18,6 +18,7 @@ from psycopg.rows import namedtuple_row
 
 from outbox.closing import close_error
 from outbox.identifiers import schema_identifier
+from outbox.speaking import speaking_plainly
 
 __all__ = ["Statements", "statements_for"]
 
@@ -74,10 +75,13 @@ class Statements:
             return cursor.fetchall() if cursor.description else []
 
     def run_within(self, connection: sa.Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
-        """Execute inside a transaction of the user's and return the rows. No error shows a parameter."""
+        """Execute inside a transaction of the user's and return the rows, in whatever way its session writes.
+        No error shows a parameter.
+        """
         try:
-            result = connection.execute(self.for_sqlalchemy(name), dict(parameters))
-            return list(result.all()) if result.returns_rows else []
+            with speaking_plainly(connection, self.for_sqlalchemy("speak")):
+                result = connection.execute(self.for_sqlalchemy(name), dict(parameters))
+                return list(result.all()) if result.returns_rows else []
         except sa.exc.StatementError as error:
             self._close(error)
             raise
@@ -89,9 +93,10 @@ class Statements:
         No error shows a parameter.
         """
         try:
-            if connection.dialect.paramstyle == "pyformat":
-                return connection.exec_driver_sql(self.for_psycopg(name), parameters).scalar()
-            return connection.execute(self.for_sqlalchemy(name), parameters).scalar()
+            with speaking_plainly(connection, self.for_sqlalchemy("speak")):
+                if connection.dialect.paramstyle == "pyformat":
+                    return connection.exec_driver_sql(self.for_psycopg(name), parameters).scalar()
+                return connection.execute(self.for_sqlalchemy(name), parameters).scalar()
         except sa.exc.StatementError as error:
             self._close(error)
             raise

@@ -4,16 +4,16 @@ from sqlalchemy import Connection, text
 
 from outbox.identifiers import schema_identifier
 from outbox.migrations.revisions import HERE
-from outbox.migrations.runner import setting
+from outbox.migrations.runner import at_home
 
 
 def live_schema(connection: Connection, schema: str = "outbox") -> dict[str, str]:
     """Return the definition of every table, column, constraint, index, trigger and function in `schema`.
 
-    The same revision gives the same description on every supported PostgreSQL and under every schema name,
-    but for function bodies, which hold the name.
+    The same revision gives the same description on every supported PostgreSQL, in any session and under every
+    schema name, but for function bodies, which hold the name.
     """
     query = text((HERE / "catalog.sql").read_text(encoding="utf-8"))
-    with setting(connection, "search_path", schema_identifier(schema)):
+    with at_home(connection, schema_identifier(schema)):
         rows = connection.execute(query, {"schema": schema}).all()
     return {f"{kind} {name}": definition for kind, name, definition in rows}

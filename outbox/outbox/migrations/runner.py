@@ -4,8 +4,9 @@ Alembic's `MigrationContext` is used directly: its `op` and `context` proxies be
 migration may be calling us, and are never touched.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from alembic.runtime.migration import MigrationContext, MigrationStep
 from alembic.script import Script
@@ -24,6 +25,19 @@ from outbox.migrations.revisions import (
     script_directory,
     version_table_sql,
 )
+
+# All that changes how an expression of a definition is read or written: a constant in it is written as the
+# session writes such a value.
+_HOME: Final = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "quote_all_identifiers": "off",
+    "standard_conforming_strings": "on",
+    "transform_null_equals": "off",
+}
 
 
 def current_revision(connection: Connection, schema: str = "outbox") -> str | None:
@@ -58,7 +72,7 @@ def apply_pending(connection: Connection, schema: str, revision: str = "head", *
         scripts = scripts[:1]
     if not scripts:
         return Upgrade(schema, before, before, ())
-    with setting(connection, "search_path", "pg_catalog, pg_temp"), _untranslated(connection, schema):
+    with at_home(connection, "pg_catalog, pg_temp"), _untranslated(connection, schema):
         _create_version_table(connection, schema)
         _context(connection, schema, scripts).run_migrations(
             apply=lambda name: _apply(connection, schema, revision_file_sql(name, schema))
@@ -69,7 +83,7 @@ def apply_pending(connection: Connection, schema: str, revision: str = "head", *
 def _apply(connection: Connection, schema: str, sql: str) -> None:
     beforehand = taken_as_they_are(sql)
     if beforehand:
-        with setting(connection, "search_path", schema_identifier(schema)):
+        with at_home(connection, schema_identifier(schema)):
             refuse_unusable(connection, schema, beforehand)
     run_script(connection, sql)
 
@@ -100,10 +114,27 @@ def setting(connection: Connection, name: str, value: str) -> Iterator[None]:
     After an error nothing is put back: the transaction, or the savepoint, that fails takes the change with
     it.
     """
-    before = connection.scalar(select(func.current_setting(name)))
-    connection.execute(select(func.set_config(name, value, True)))
+    with _settings(connection, {name: value}):
+        yield
+
+
+@contextmanager
+def at_home(connection: Connection, search_path: str) -> Iterator[None]:
+    """Have DDL read, and definitions written, in one way for the block, whatever role and database have set. As
+    `setting`.
+    """
+    with _settings(connection, _HOME | {"search_path": search_path}):
+        yield
+
+
+@contextmanager
+def _settings(connection: Connection, values: Mapping[str, str]) -> Iterator[None]:
+    before = connection.execute(select(*(func.current_setting(name) for name in values))).one()
+    connection.execute(select(*(func.set_config(name, value, True) for name, value in values.items())))
     yield
-    connection.execute(select(func.set_config(name, before, True)))
+    connection.execute(
+        select(*(func.set_config(name, value, True) for name, value in zip(values, before, strict=True)))
+    )
 
 
 def sqlstate(error: DBAPIError) -> str:

@@ -83,6 +83,35 @@ def test_a_newer_schema_is_told_apart(installed: Connection) -> None:
     ]
 
 
+WAYS = {
+    "TimeZone": "Europe/Berlin",
+    "DateStyle": "German",
+    "IntervalStyle": "sql_standard",
+    "quote_all_identifiers": "on",
+    "extra_float_digits": "-15",
+    "bytea_output": "escape",
+    "standard_conforming_strings": "off",
+    "transform_null_equals": "on",
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_sessions_own_ways_are_no_difference(installed: Connection, name: str) -> None:
+    """However a session writes instants, names and numbers, a sound schema is as expected, and they stay."""
+    installed.execute(text(f"SET LOCAL {name} = '{WAYS[name]}'"))
+    before = installed.scalar(text(f"SHOW {name}"))
+    assert check_schema(installed).lines() == [f"as expected at revision {NEWEST}"]
+    assert installed.scalar(text(f"SHOW {name}")) == before
+
+
+def test_an_installation_is_the_same_in_any_session(engine: Engine) -> None:
+    """What a session with ways of its own installs is as expected."""
+    with engine.connect() as connection, connection.begin():
+        for name, value in WAYS.items():
+            connection.execute(text(f"SET LOCAL {name} = '{value}'"))
+        assert describe(connection) == _packaged()[1]
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
