@@ -16,12 +16,27 @@ from outbox.submission import HELD
 from outbox_schemas import ENDED, Explanation, Finding, JobState, JobView, OwedView, Phase, Reason
 from outbox_schemas.explanations import AwaitedJob, AwaitedSet
 
-__all__ = ["AHEAD_LIMIT", "NOT_DUE", "NO_HANDLER", "UNKNOWN_KEY", "Surroundings", "explanation_of"]
+__all__ = [
+    "AHEAD_LIMIT",
+    "CUT_OFF",
+    "NACKED",
+    "NOT_DUE",
+    "NO_HANDLER",
+    "NO_QUEUE",
+    "UNKNOWN_KEY",
+    "Surroundings",
+    "explanation_of",
+]
 
 # As the statements that give hints back write them.
 NO_HANDLER = "no handler here for its kind and version"
 NOT_DUE = "not due"
 UNKNOWN_KEY = "unknown key"
+# As a relay writes them whose hint did not get through.
+NACKED = "the broker refused the hint"
+NO_QUEUE = "the broker has no such queue"
+CUT_OFF = "the connection to the broker was lost"
+_BROKERS = frozenset({NACKED, NO_QUEUE, CUT_OFF})
 # As an attempt ends whose external effect may or may not have happened.
 ON_HOLD = "effect_on_hold"
 
@@ -161,11 +176,14 @@ def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
     if reason is None:
         text = f"its time: ready, due in {ahead}"
         return _finding(Reason.NOT_DUE, text, since=job.created_at, until=until)
-    code, who = Reason.HINT_REFUSED, "the relay"
-    if owed.last_error == NO_HANDLER:
+    if owed.last_error in _BROKERS:
+        code, who = Reason.HINT_REFUSED, "the relay"
+    elif owed.last_error == NO_HANDLER:
         code, who = Reason.KIND_UNSUPPORTED, "a consumer that can run it"
     elif owed.last_error == UNKNOWN_KEY:
         code, who = Reason.KEY_UNKNOWN, "a consumer that has its key"
+    else:  # of a mended row, for example, or from a newer release: nobody here knows whose refusal it was, if any
+        code, who = Reason.NOT_DUE, "its time"
     return _finding(code, f"{who}: {reason}; offered again in {ahead}", until=until)
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from outbox.barriers import Barrier, hit
 from outbox.link import Link, is_transient
+from outbox.reasons import CUT_OFF, NACKED, NO_QUEUE
 from outbox.relaying import DueQueue, Looker, ReleasedHint, release, unrelease
 from outbox.settings import RelaySettings
 from outbox.trouble import Trouble
@@ -240,7 +241,7 @@ class ReleaseLoop:
 
 
 _REASONS = {
-    Outcome.NACKED: "the broker refused the hint",
-    Outcome.RETURNED: "the broker has no such queue",
-    Outcome.CUT_OFF: "the connection to the broker was lost",
+    Outcome.NACKED: NACKED,
+    Outcome.RETURNED: NO_QUEUE,
+    Outcome.CUT_OFF: CUT_OFF,
 }

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from outbox import Explanation, JobNotFound, cancel, enqueue, explain, fan_in, preview_redrive, redrive
+from outbox.doctor import mend
 from outbox.effects import EffectBook, Remote
 from outbox.ending import Failure, complete, fail, retry
 from outbox.identity import worker_identity
@@ -173,7 +174,17 @@ def test_kind_unsupported(database: Database, link: Link, still: datetime) -> No
     assert found.until == still + timedelta(seconds=2)
 
 
-@pytest.mark.parametrize(("words", "code"), [("unknown key", Reason.KEY_UNKNOWN), ("nacked", Reason.HINT_REFUSED)])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("unknown key", Reason.KEY_UNKNOWN),
+        ("the broker refused the hint", Reason.HINT_REFUSED),
+        ("the broker has no such queue", Reason.HINT_REFUSED),
+        ("the connection to the broker was lost", Reason.HINT_REFUSED),
+        ("words of a newer release", Reason.NOT_DUE),
+        ("the row was mended", Reason.NOT_DUE),
+    ],
+)
 def test_given_back_with_a_reason(database: Database, link: Link, still: datetime, words: str, code: Reason) -> None:
     """The reason of whoever gave the hint back decides, and when it is offered again."""
     staff(link)
@@ -182,6 +193,18 @@ def test_given_back_with_a_reason(database: Database, link: Link, still: datetim
     database.rows("UPDATE {s}.outbox SET last_error = %s, due_at = %s", words, later)
     found = why(database, job_id)
     assert (codes(found), found.until) == ([code], later)
+
+
+def test_a_row_that_the_doctor_made_anew(database: Database, still: datetime, engine: sa.Engine) -> None:
+    """The job waits for its own time, as before its outbox row was lost."""
+    later = still + timedelta(hours=1)
+    [job_id] = submit(database, run_at=later)
+    database.rows("DELETE FROM {s}.outbox")
+    assert why(database, job_id).code is Reason.NOTHING_OWED
+    mend(engine, by="ops", reason="a bad night", schema=database.schema)
+    found = why(database, job_id)
+    assert (codes(found), found.until) == ([Reason.NOT_DUE], later)
+    assert "due in 1 h" in found.text
 
 
 def test_cancelled(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:

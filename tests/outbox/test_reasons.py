@@ -155,6 +155,12 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         [Reason.KEY_UNKNOWN],
     ),
     (
+        job(owed=owed(Phase.OWED, 2, last_error="the row was mended")),
+        STAFFED,
+        "its time: the row was mended; offered again in 2.0 s",
+        [Reason.NOT_DUE],
+    ),
+    (
         job(owed=owed(Phase.OWED, 2, last_error="the broker refused the hint")),
         STAFFED,
         "the relay: the broker refused the hint; offered again in 2.0 s",
