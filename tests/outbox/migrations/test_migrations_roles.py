@@ -28,7 +28,10 @@ KEEPING = (
     f"{RELEASING} due_leases put_off_leases recover_leases expire_deadlines read_clock backend_pid {LIVING} {SETS}"
 )
 CLAIMING = "claim own_claims refuse"
-ENDING = "complete complete_one same_transaction retry fail attempt_outcomes lease_ends spent_budgets record_refusals"
+ENDING = (
+    "complete complete_one same_transaction retry fail attempt_outcomes lease_ends held_rows spent_budgets "
+    "record_refusals"
+)
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
 WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
 DOCTORING = " ".join(
@@ -40,8 +43,8 @@ ROTATING = "begin_rotation find_rotation hold_rotation note_rotation"
 SEALS = f"walk_seals count_seals awaited_keys read_seals reseal open_job {ROTATING}"
 SEARCHING = "find_jobs find_unfinished find_failed find_correlated find_few"
 TURNS = (
-    "next_redrive settle_redrive redrive_lanes promote_canaries pick_redrive redrive pace_redrive advance_redrive "
-    "postpone_redrive purge_redrives"
+    "next_redrive settle_redrive redrive_lanes promote_canaries pick_redrive pick_free redrive pace_redrive "
+    "advance_redrive postpone_redrive purge_redrives"
 )
 DEAD = (
     "list_dead_letters count_dead_letters get_dead_letter dead_letter_backlog discard "
@@ -133,6 +136,6 @@ def test_a_writer_may_enqueue_and_nothing_more(roles: str, engine: Engine) -> No
 def test_every_statement_belongs_to_somebody() -> None:
     """A statement that no role is listed for would be one whose rights the documentation doesn't give."""
     known = {name for names in USED_BY.values() for name in names.split()}
-    tableless = {"limit_statements", "ask_for_wakes", "leave_off_wakes"}
+    tableless = {"speak", "limit_statements", "ask_for_wakes", "leave_off_wakes"}
     present = {path.name.removesuffix(".sql") for path in files("outbox").joinpath("sql").iterdir()}
     assert present - tableless == known, "name the file here, and grant what it needs in docs/schema.md"
