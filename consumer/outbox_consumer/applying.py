@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import sqlalchemy as sa
+from psycopg.errors import LockNotAvailable
 
 from outbox import ending
 from outbox.backoff import Backoff
@@ -28,7 +29,8 @@ __all__ = ["Applier"]
 
 _quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 
-# For deadlocks and serialization failures; a lost connection is tried again for as long as the lease was given for.
+# For deadlocks, serialization failures and locks that somebody holds; for the last, and without a number for a lost
+# connection, also no longer than the lease was given for.
 _TRIES = 5
 _WHERE = "apply()"
 
@@ -137,4 +139,7 @@ def _worth_another_try(error: BaseException | None, failures: int, until: float)
         return False
     if is_connection_trouble(error):
         return time.monotonic() < until
+    # Each wait for a lock may have taken long.
+    if isinstance(error, LockNotAvailable) and time.monotonic() >= until:
+        return False
     return failures < _TRIES - 1

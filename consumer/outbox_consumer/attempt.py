@@ -78,10 +78,9 @@ class Attempts:
     def succeed(self, entry: Entry, result: Any) -> None:
         """Complete an attempt whose handler has returned; with `apply` on this thread, else in a batch."""
         hit(Barrier.CONSUMER_AFTER_HANDLE)
-        if entry.ending or not entry.handler.has_apply():
+        if not (entry.handler.has_apply() and self._ender.leave_to_apply(entry)):
             self._ender.put([Ending(entry, How.SUCCEED)])
             return
-        entry.completing = True
         entry.job.begin_apply()
         try:
             with hiding(entry.hidden):

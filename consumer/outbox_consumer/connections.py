@@ -16,6 +16,8 @@ __all__ = ["Connections", "handler_engine", "pool_sizes"]
 
 # A handler that sits on an open transaction keeps its job from being recovered or cancelled.
 _IDLE_IN_TRANSACTION_S = 300
+# Who holds a job's row for longer, as a `cancel` that is not committed does, keeps no thread for ever.
+_LOCK_S = 30
 _POOL_TIMEOUT_S = 30
 
 
@@ -30,12 +32,15 @@ def pool_sizes(slots: int, limit: int | None) -> tuple[int, int]:
 
 
 def handler_engine(settings: Settings, purpose: str, size: int, *, pre_ping: bool) -> sa.Engine:
-    """Return an engine for what runs user code in transactions: bounded in connections, and in idleness within one."""
+    """Return an engine for what runs user code in transactions: bounded in connections, in idleness within one, and in
+    waits for locks, unless the address says otherwise of these.
+    """
     own = settings.conninfo().get("options")
-    limit = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_S * 1000}"
+    lock_limit = f"-c lock_timeout={int(_LOCK_S * 1000)}"
+    idle_limit = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_S * 1000}"
     return settings.engine(
         application_name=f"outbox-consumer/{purpose}",
-        connect_args={"options": " ".join(filter(None, (own, limit)))},
+        connect_args={"options": " ".join(filter(None, (lock_limit, own, idle_limit)))},
         pool_size=size,
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT_S,

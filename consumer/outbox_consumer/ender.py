@@ -79,15 +79,25 @@ class Ender:
         self._wake = threading.Condition()
         self._stopping = False
 
-    def put(self, endings: Sequence[Ending]) -> None:
-        """Take endings to write. The second ending of one attempt is ignored: whichever came first stands."""
-        now = time.monotonic()
+    def put(self, endings: Sequence[Ending]) -> int:
+        """Take endings to write, and return how many were taken. The second ending of one attempt is ignored: whichever
+        came first stands. So is one of an attempt that is in its `apply`, which settles its end there.
+        """
+        now, taken = time.monotonic(), 0
         with self._wake:
             for item in endings:
-                if not item.entry.ending:
+                if not (item.entry.ending or item.entry.completing):
                     item.entry.ending, item.entry.ended_at = True, now
                     self._waiting.append(item)
+                    taken += 1
             self._wake.notify()
+        return taken
+
+    def leave_to_apply(self, entry: Entry) -> bool:
+        """Leave an attempt's end to its `apply`, until `completing` is taken back. False: it is decided already."""
+        with self._wake:
+            entry.completing = not entry.ending
+            return entry.completing
 
     def stop(self) -> None:
         """End the loop once everything that was put is written or given up."""

@@ -37,6 +37,8 @@ _NAME_CHARACTERS = 100
 _MASKED_FACTOR = 4
 # NUL and lone surrogates can't be stored; the other controls but tab and newline could drive a terminal.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_NO_CODE = re.compile(r"[^A-Za-z0-9_.-]")
+_NO_LETTERS = "0123456789_.-"
 _CLASSES = ((TerminalError, "terminal"), (ThrottledError, "throttled"), (RetryableError, "retryable"))
 _DEFAULT_CODES = {name: kind.default_code for kind, name in _CLASSES}
 UNKNOWN = "unknown"
@@ -62,7 +64,7 @@ def failure_of(error: BaseException, meaning: BaseException | None = None) -> Fa
         return error.failure
     meant = error if meaning is None else meaning
     found = error_class(meant)
-    code = _type_name(meant) if found == UNKNOWN else _code(meant, _DEFAULT_CODES[found])
+    code = _class_code(meant) if found == UNKNOWN else _code(meant, _DEFAULT_CODES[found])
     message = _message(meant)
     if meant is not error:
         message = message or storable(named(_type_name(error), _message(error)), MESSAGE_CHARACTERS)
@@ -98,8 +100,15 @@ def _code(error: BaseException, otherwise: str) -> str:
     return next((code for code in codes if isinstance(code, str) and is_code(code)), otherwise)
 
 
-def _type_name(error: BaseException) -> str:
-    return storable(_guarded(lambda: type(error).__qualname__, None) or "Exception", _NAME_CHARACTERS)
+def _type_name(error: BaseException, limit: int = _NAME_CHARACTERS) -> str:
+    return storable(_guarded(lambda: type(error).__qualname__, None) or "Exception", limit)
+
+
+def _class_code(error: BaseException) -> str:
+    """Return a class's name as a code: without the functions that it was defined in, and in the characters of codes."""
+    name = _type_name(error, MESSAGE_CHARACTERS).rpartition("<locals>.")[2]
+    name = _NO_CODE.sub("_", name).lstrip(_NO_LETTERS)[:_NAME_CHARACTERS]
+    return name if is_code(name) else "Exception"
 
 
 def _message(error: BaseException) -> str:

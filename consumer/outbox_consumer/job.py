@@ -11,6 +11,7 @@ from typing import NoReturn
 from uuid import UUID
 
 import sqlalchemy as sa
+from psycopg.errors import LockNotAvailable
 from sqlalchemy.orm import Session
 
 from outbox.budgets import Spent, spent_within
@@ -246,7 +247,13 @@ class Job(CallsEffects, KeepsCheckpoints):
     def _pass_fence(self, connection: sa.Connection) -> None:
         if self._applying:
             raise RuntimeError("job.save_checkpoint() in apply() needs the session given; another would wait for it")
-        if not hold_fence(connection, self._statements, self._lease):
+        try:
+            held = hold_fence(connection, self._statements, self._lease)
+        except sa.exc.DBAPIError as error:
+            if isinstance(error.orig, LockNotAvailable):  # somebody holds the job, perhaps beyond its lease
+                self.check()
+            raise
+        if not held:
             self._refused(connection)
 
     @property

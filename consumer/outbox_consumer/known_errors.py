@@ -24,6 +24,8 @@ _CHAIN = 10
 _SQLSTATE_CLASSES = ("08", "40", "53", "57", "58")
 # Read-only node, time-outs of idle transactions and sessions, object in use, lock not available.
 _SQLSTATES = frozenset({"25006", "25P03", "25P04", "55006", "55P03"})
+# The drivers, and SQLAlchemy's own classes for what asyncpg raises.
+_POSTGRESQL = frozenset({"psycopg", "psycopg2", "psycopg2cffi", "asyncpg", "pg8000", "sqlalchemy"})
 _UNREACHABLE = frozenset(
     {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENETRESET, errno.EADDRNOTAVAIL}
 )
@@ -102,8 +104,11 @@ def _database(error: Any) -> Meaning | None:
     if isinstance(state, str) and len(state) == 5:
         transient = state.startswith(_SQLSTATE_CLASSES) or state in _SQLSTATES
         return RetryableError(code=f"sqlstate_{state}") if transient else None
-    names = {base.__name__ for base in type(error).__mro__}
-    return RetryableError(code="database_unreachable") if "OperationalError" in names else None
+    # SQLAlchemy wraps any database's errors. SQLite's class of that name, for one, is that of a missing table, too.
+    bases = [base for base in type(error).__mro__ if base.__name__ == "OperationalError"]
+    if any(base.__module__.partition(".")[0] in _POSTGRESQL for base in bases):
+        return RetryableError(code="database_unreachable")
+    return None
 
 
 def _wrapped(error: Any) -> Meaning | None:

@@ -279,7 +279,8 @@ class Consumer:
 
     def _overrun(self, entry: Entry) -> None:
         reason, code = overrun_reason(entry, time.monotonic())
-        self._ender.put([overrun_ending(entry, reason, code)])
+        if not self._ender.put([overrun_ending(entry, reason, code)]):
+            return  # it has come to its end, or to its `apply`, just now
         entry.job.mark_lost(reason)
         self._cancel(entry)
 

@@ -4,6 +4,7 @@ lease token, and names the call that it has seen on record, so that it may be ru
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -122,11 +123,12 @@ class EffectBook:
         return self._written(connection, "effect_leave", call=call, **parameters)
 
     def report_late(self, connection: sa.Connection, remote: Remote) -> None:
-        """Keep, as evidence, that the effect has happened although the lease was lost by then. Not fenced."""
-        detail = {
-            "remote_request_id": remote.request_id,
-            "result": json.loads(remote.result_text) if remote.result_text else None,
-        }
+        """Keep, as evidence, that the effect has happened although the lease was lost by then. Not fenced. The audit
+        outlives the job and its payload, so of the result it has no more than a digest of the JSON as stored.
+        """
+        text = remote.result_text
+        digest = None if text is None else hashlib.sha256(text.encode()).hexdigest()
+        detail = {"remote_request_id": remote.request_id, "result_sha256": digest}
         reason = "the effect happened, but its worker had lost the lease by then"
         parameters = {"actor": f"attempt {self._effect['attempt']}", "reason": reason, "detail": json.dumps(detail)}
         self._statements.run_within(connection, "effect_late", self._effect | parameters)

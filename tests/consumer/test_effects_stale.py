@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from typing import Any
 
@@ -86,9 +87,10 @@ def test_a_stale_worker_can_not_confirm_an_effect(desk: Desk, kind: str) -> None
     assert desk.outcomes(job_id) == ["lease_lost", "succeeded"]
     assert [error.refused for error in errors if isinstance(error, LeaseLost)] == [True]
     assert desk.database.rows(ROW)[0][:6] == ("confirmed", 1, 2, "found", None, "reconcile")
-    query = "SELECT actor, subject, detail -> 'remote_request_id', detail -> 'result', detail -> 'then' FROM {s}.audit"
-    [(actor, subject, remote_id, result, _)] = desk.database.rows(query)
-    assert (actor, subject, remote_id, result) == ("attempt 1", str(job_id), "ch_9", "stale")
+    query = "SELECT actor, subject, detail -> 'remote_request_id', detail ->> 'result_sha256' FROM {s}.audit"
+    [(actor, subject, remote_id, digest)] = desk.database.rows(query)
+    kept = hashlib.sha256(b'"stale"').hexdigest()
+    assert (actor, subject, remote_id, digest) == ("attempt 1", str(job_id), "ch_9", kept)
 
 
 def test_a_cancelled_job_sends_nothing_more(desk: Desk) -> None:

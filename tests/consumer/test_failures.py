@@ -84,6 +84,26 @@ def test_subclass_of_str_is_read_as_plain_text() -> None:
     assert failure_of(raised(SlyError())).message == "sly"
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("PlainError", "PlainError"),
+        ("Client.BusyError", "Client.BusyError"),
+        ("make.<locals>.BusyError", "BusyError"),
+        (f"{'make' * 40}.<locals>.BusyError", "BusyError"),
+        ("_BusyError", "BusyError"),
+        ("Größe 1", "Gr__e_1"),
+        ("Long" * 60, "Long" * 25),
+        ("1_", "Exception"),
+        ("", "Exception"),
+    ],
+)
+def test_code_of_an_unknown_error_is_a_code(name: str, code: str) -> None:
+    """Whatever its class is called, and wherever it was defined: groups and stops of redrives go by it."""
+    error = type("Error", (Exception,), {"__qualname__": name})()
+    assert failure_of(raised(error)).code == code
+
+
 def test_attributes_that_raise_fall_back_to_the_class() -> None:
     """A code that can't be read is replaced by its class's default."""
     failure = failure_of(raised(PropertiedError()))

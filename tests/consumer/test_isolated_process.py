@@ -106,6 +106,22 @@ def test_idle_child_ends_by_itself_when_it_is_old(desk: Desk) -> None:
     child.end()
 
 
+def test_the_group_of_a_child_that_has_ended_is_ended_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may belong to a stranger by the time somebody asks again."""
+    child = Child(TERMS)
+    child.greet(hello_for(ScriptHandler(), desk.settings(), TERMS))
+    ended: list[int] = []
+    killpg = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda pid, number: (ended.append(pid), killpg(pid, number)))
+    child.kill()
+    until(child.gone)
+    assert ended == [child.pid] * 2, "what it has started goes with it"
+    assert child.gone()
+    child.kill()
+    child.end()
+    assert ended == [child.pid] * 2
+
+
 def test_no_secret_stands_on_the_command_line(desk: Desk, tmp_path: Path, consumer: subprocess.Popen[bytes]) -> None:
     """What the process list shows of a child is our own text and three numbers."""
     submit(desk, "forever", tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sqlite3
 import ssl
 import urllib.error
 import urllib.request
@@ -95,6 +96,8 @@ CASES: list[tuple[BaseException, str | None]] = [
     (wrapped(psycopg.errors.SerializationFailure("x")), "retryable sqlstate_40001"),
     (wrapped(psycopg.OperationalError("x")), "retryable database_unreachable"),
     (wrapped(psycopg.errors.UniqueViolation("x")), None),
+    (wrapped(sqlite3.OperationalError("no such table: x")), None),
+    (wrapped(named("pymysql", "OperationalError"), connection_invalidated=True), "retryable database_unreachable"),
     (wrapped(psycopg.InterfaceError("closed"), connection_invalidated=True), "retryable database_unreachable"),
     (sa.exc.TimeoutError("pool"), "retryable database_pool_timeout"),
     (sa.exc.NoResultFound("x"), None),

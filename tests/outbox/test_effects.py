@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
@@ -158,7 +159,7 @@ def test_what_came_too_late_is_kept_as_evidence(database: Database, link: Link, 
         "attempt": 1,
         "then": "pending",
         "remote_request_id": "ch_1",
-        "result": {"a": 1},
+        "result_sha256": hashlib.sha256(b'{"a":1}').hexdigest(),
     }
     assert state_of(database) == ("pending", 1)
 

@@ -23,7 +23,7 @@ from outbox_consumer.effects.refusals import answerless, refusal, unstorable
 from outbox_consumer.effects.seals import Seals
 from outbox_consumer.effects.values import NOT_DONE, remote_of
 from outbox_consumer.failures import failure_of
-from outbox_schemas import EffectState
+from outbox_schemas import EffectState, LeaseLost
 from outbox_schemas.documents import read_back
 from outbox_schemas.effect_keys import provider_key
 
@@ -142,8 +142,10 @@ class Course:
         sealed = self._seals.result(remote)
         try:
             written: Written = yield Record(lambda connection: self._book.confirm(connection, call, by, sealed))
-        except Exception:
+        except Exception as error:
             self._say(logging.ERROR, "an effect happened, but could not be recorded", remote)
+            if isinstance(error, LeaseLost):  # somebody held the job until its lease was over
+                yield from self._report_late(sealed)
             raise
         if not written.held:
             yield from self._report_late(sealed)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import sqlalchemy as sa
+from psycopg.errors import LockNotAvailable
 
 from outbox.effects import EffectBook
 from outbox.leasing import Lease
@@ -155,7 +156,12 @@ class CallsEffects(KnowsItsLoop):
             yield partial(Course, owner, book)
 
     def _persist(self, write: Callable[[sa.Connection], Any]) -> Any:
-        return persist(self._engine, write, lambda: not self._is_lost and time.monotonic() < self._trusted_until)
+        try:
+            return persist(self._engine, write, lambda: not self._is_lost and time.monotonic() < self._trusted_until)
+        except sa.exc.DBAPIError as error:
+            if isinstance(error.orig, LockNotAvailable):  # somebody holds the job, and its lease is over by now
+                self.check()
+            raise
 
     def check(self) -> None:
         """Raise `LeaseLost` if this attempt no longer owns its job, as far as this process knows."""

@@ -53,6 +53,7 @@ class Child:
         self.answered = True
         self.started_at = time.monotonic()
         self._guard = threading.Lock()
+        self._swept = False
         with ExitStack() as passed, ExitStack() as kept:
             ours, theirs = (kept.enter_context(end) for end in socket.socketpair())
             self._output, output = _pipe(kept, passed)
@@ -121,8 +122,12 @@ class Child:
         """Tell whether the process has ended. Then nothing that it has started is left, either."""
         if self._process.poll() is None:
             return False
-        with self._guard, suppress(OSError):  # most often there is nothing left of its group
-            os.killpg(self._process.pid, signal.SIGKILL)
+        with self._guard:
+            # Once, and at once: where nothing is left of its group, its number may become that of a stranger.
+            if not self._swept:
+                self._swept = True
+                with suppress(OSError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
         return True
 
     def failure(self) -> Failure:
