@@ -17,7 +17,7 @@ from uuid import UUID
 import psycopg
 
 from outbox.barriers import Barrier, hit
-from outbox.ending import hand_back
+from outbox.ending import Unstarted, hand_back
 from outbox.gleaning import Gleaner
 from outbox.leasing import Claimed, Worker, claim, own_claims, refuse
 from outbox.link import Link, is_connection_trouble
@@ -276,7 +276,8 @@ class Claimer:
         # A lease in the book came by a claim that was answered.
         unknown = [lease for lease in own_claims(self._link, suspected, self._worker) if not self._book.holds(lease)]
         if unknown:
-            self._counters.add("handed_back", len(hand_back(self._link, unknown)))
+            reasons = [Unstarted.UNANSWERED] * len(unknown)
+            self._counters.add("handed_back", len(hand_back(self._link, unknown, reasons)))
         self._suspects.settle(lease.job_id for lease in unknown)
         self._suspects.asked(now)
 

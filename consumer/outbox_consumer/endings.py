@@ -8,7 +8,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from outbox.budgets import Spent
-from outbox.ending import Failure
+from outbox.ending import Failure, Unstarted
 from outbox_consumer.book import Entry
 from outbox_consumer.classifying import meaning_of
 from outbox_consumer.deciding import used_up
@@ -71,6 +71,7 @@ class Ending:
     wait_s: float = 0.0
     key_id: str = ""  # the key that a parked job waits for
     because: FailedBecause | None = None
+    unstarted: Unstarted | None = None  # why work is handed back
 
 
 def ending_for(entry: Entry, error: BaseException) -> Ending:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from outbox.ending import Unstarted
 from outbox_consumer.book import Entry
 from outbox_consumer.broker.receiver import Receiver
 from outbox_consumer.counters import Counters
@@ -87,7 +88,7 @@ class Governor:
         if stalled:
             # The pace was too hopeful: the running jobs are slower than the last ones were.
             self._pace.stalled(_STALL_S)
-            self._ender.put([Ending(entry, How.HAND_BACK) for entry in stalled])
+            self._ender.put([Ending(entry, How.HAND_BACK, unstarted=Unstarted.BUSY) for entry in stalled])
 
     def _tend(self, receiver: Receiver) -> None:
         held = self._inbox.held_longer_than(_HOLD_S)

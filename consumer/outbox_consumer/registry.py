@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -12,6 +11,7 @@ from typing import Any, cast
 
 from outbox.leasing import Ability
 from outbox.masking import named
+from outbox.payload_types import imported_module
 from outbox_consumer.handler import AnyHandler, AsyncHandler, BaseHandler, Handler
 from outbox_schemas import HandlerError, Payload
 
@@ -110,17 +110,7 @@ def load_handlers(names: Sequence[str]) -> Registry:
 
 def _classes(name: str) -> list[type[Any]]:
     module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing and not f"{module_name}.".startswith(f"{missing}."):
-            raise HandlerError(f"{module_name!r} imports {missing!r}, which can't be found; install it here") from error
-        raise HandlerError(
-            f"can't import {module_name!r}: {error}; run where it is importable, or set PYTHONPATH"
-        ) from error
-    except (Exception, SystemExit) as error:  # a script's own exit must not look like a consumer's
-        raise HandlerError(f"importing {module_name!r} failed: {named(type(error).__name__, error)}") from error
+    module = imported_module(module_name)
     if attribute:
         return [_named(module, attribute)]
     here = [value for value in vars(module).values() if _is_ours(value) and value.__module__ == module.__name__]

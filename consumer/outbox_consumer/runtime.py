@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from outbox.ending import Unstarted
 from outbox.identity import worker_identity
 from outbox.leasing import Claimed
 from outbox.presence import Presence, Role
@@ -275,7 +276,7 @@ class Consumer:
 
     def _hand_back_unstarted(self) -> None:
         for slots in self._slots.values():
-            self._ender.put([Ending(entry, How.HAND_BACK) for entry in slots.take_back()])
+            self._ender.put([Ending(entry, How.HAND_BACK, unstarted=Unstarted.STOPPING) for entry in slots.take_back()])
 
     def _overrun(self, entry: Entry) -> None:
         reason, code = overrun_reason(entry, time.monotonic())

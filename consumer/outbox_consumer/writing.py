@@ -30,7 +30,8 @@ def send(link: Link, how: How, endings: Sequence[Ending]) -> Mapping[UUID, Outco
     if how is How.SUCCEED:
         return dict.fromkeys(_complete(link, leases, [item.entry for item in endings]), Outcome.SUCCEEDED)
     if how is How.HAND_BACK:
-        return dict.fromkeys(ending.hand_back(link, leases), Outcome.HANDED_BACK)
+        back = ending.hand_back(link, leases, [item.unstarted for item in endings])
+        return dict.fromkeys(back, Outcome.HANDED_BACK)
     if how is How.PARK:
         parked = ending.park(link, [(item.entry.lease, item.key_id) for item in endings])
         return dict.fromkeys(parked, Outcome.HANDED_BACK)

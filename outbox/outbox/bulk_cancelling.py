@@ -20,6 +20,7 @@ from outbox.barriers import Barrier, hit
 from outbox.cancelling import check_actor, end_held
 from outbox.ids import new_id
 from outbox.statements import Statements, statements_for
+from outbox.wording import counted
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import CancelRefused, JobState, NameRefused
 from outbox_schemas.names import check_filter, check_instant
@@ -136,7 +137,8 @@ def cancel_many(
     with engine.begin() as connection:
         preview = preview_cancel(connection, where, schema=statements.schema)
         if preview.count > expect:
-            raise CancelRefused(f"{preview.count} jobs fit the filter, {expect} were expected; look at a new preview")
+            fit, meant = counted(preview.count, "job fits", "jobs fit"), counted(expect, "was", "were")
+            raise CancelRefused(f"{fit} the filter, {meant} expected; look at a new preview")
         operation = new_id()
         if preview.count:
             detail = json.dumps({"where": preview.where.plain(), "expected": expect, "found": preview.count})

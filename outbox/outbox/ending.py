@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -22,6 +23,7 @@ __all__ = [
     "Course",
     "Failure",
     "LeaseEnd",
+    "Unstarted",
     "complete",
     "complete_within",
     "fail",
@@ -126,19 +128,38 @@ def retry(
     return {UUID(bytes=job_id): Outcome(outcome) for job_id, outcome in written}
 
 
-def hand_back(link: Link, leases: Sequence[Lease]) -> set[UUID]:
-    """Give unstarted work back at once. The lease keeps its number, but no attempt is charged."""
-    nothing: list[str | None] = [None] * len(leases)
+class Unstarted(StrEnum):
+    """Why work is given back that has not started. Its attempt says so; for the job it is no error."""
+
+    STOPPING = "worker_stopping"
+    BUSY = "worker_busy"
+    UNANSWERED = "claim_unanswered"
+
+    @property
+    def failure(self) -> Failure:
+        """The same as an attempt holds it."""
+        return Failure("unstarted", self.value, _UNSTARTED[self])
+
+
+_UNSTARTED = {
+    Unstarted.STOPPING: "its worker was told to end before it could start",
+    Unstarted.BUSY: "its worker was busy for longer than it had expected, so that others may take it",
+    Unstarted.UNANSWERED: "the answer to its claim was lost, so that its worker did not know of it",
+}
+
+
+def hand_back(link: Link, leases: Sequence[Lease], reasons: Sequence[Unstarted | None] = ()) -> set[UUID]:
+    """Give unstarted work back at once. The lease keeps its number, but no attempt is charged. Each attempt's row says
+    why, where a reason is given; the job's own errors stay as they are.
+    """
+    failures = [None if reason is None else reason.failure for reason in reasons or [None] * len(leases)]
     return _ids(
         link,
         "retry",
         leases,
         delays_s=[0.0] * len(leases),
         outcomes=[Outcome.HANDED_BACK.value] * len(leases),
-        error_classes=nothing,
-        error_codes=nothing,
-        error_messages=nothing,
-        tracebacks=nothing,
+        **_failure_columns(failures),
         **_course_columns([Course(reached=Reached.CLAIMED)] * len(leases)),
     )
 

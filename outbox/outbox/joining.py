@@ -16,9 +16,18 @@ import sqlalchemy as sa
 
 from outbox.side_lookup import beside
 from outbox.statements import Statements, statements_for
-from outbox.submission import Options, submission_of
+from outbox.submission import submission_of
 from outbox.targets import awaitable
-from outbox.writer import AsyncTarget, SubmitOptions, Target, schema_of, with_origin, writable, write_one
+from outbox.writer import (
+    AsyncTarget,
+    SubmitOptions,
+    Target,
+    checked_options,
+    schema_of,
+    with_origin,
+    writable,
+    write_one,
+)
 from outbox_schemas import JobNotFound, JobRef, JobView, NameRefused, Payload
 
 __all__ = ["Condition", "Member", "fan_in", "fan_in_async"]
@@ -60,7 +69,7 @@ def fan_in(
     if on not in _CONDITIONS:
         raise NameRefused("on", f"must be one of {', '.join(_CONDITIONS)}")
     options = with_origin(target, options)
-    checked = Options.of(**options, held=True)
+    checked = checked_options(options, held=True)
     submission = submission_of(then, checked)
     connection, statements = writable(target), statements_for(schema_of(target, schema))
     seen = _looked_at(connection, statements, members, on)

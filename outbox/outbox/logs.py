@@ -50,13 +50,13 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of ASCII."""
-        entry: dict[str, Any] = {name: _json_fact(value) for name, value in _facts(record).items()}
-        entry |= {
+        entry: dict[str, Any] = {
             "at": _instant(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": _message(record),
         }
+        entry |= {name: _json_fact(value) for name, value in _facts(record).items() if name not in entry}
         trace = _trace(record)
         if trace:
             entry["error"] = trace

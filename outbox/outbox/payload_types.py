@@ -11,7 +11,7 @@ from types import ModuleType
 from outbox.masking import named
 from outbox_schemas import HandlerError, OutboxError, Payload
 
-__all__ = ["PayloadTypes", "links_of", "load_payload_types"]
+__all__ = ["PayloadTypes", "imported_module", "links_of", "load_payload_types"]
 
 PayloadTypes = Mapping[tuple[str, int], type[Payload]]
 
@@ -31,7 +31,7 @@ def load_payload_types(modules: Iterable[str]) -> PayloadTypes:
         sys.path.insert(0, here)
     found: dict[tuple[str, int], type[Payload]] = {}
     for name in modules:
-        for payload in _payloads(_imported(name)):
+        for payload in _payloads(imported_module(name.partition(":")[0])):
             other = found.setdefault((payload.kind, payload.version), payload)
             if other is not payload:
                 raise HandlerError(
@@ -52,13 +52,20 @@ def links_of(payload: Payload) -> dict[str, str]:
     return dict(list(texts.items())[:_MOST_LINKS])
 
 
-def _imported(name: str) -> ModuleType:
-    module_name = name.partition(":")[0]
+def imported_module(module_name: str) -> ModuleType:
+    """Import a module that an operator has named. Raises `HandlerError`, which says what to do."""
     try:
         return importlib.import_module(module_name)
     except OutboxError:
         raise
-    except (Exception, SystemExit) as error:
+    except ImportError as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and not f"{module_name}.".startswith(f"{missing}."):
+            raise HandlerError(f"{module_name!r} imports {missing!r}, which can't be found; install it here") from error
+        raise HandlerError(
+            f"can't import {module_name!r}: {error}; run where it is importable, or set PYTHONPATH"
+        ) from error
+    except (Exception, SystemExit) as error:  # a script's own exit must not look like that of the command
         raise HandlerError(f"importing {module_name!r} failed: {named(type(error).__name__, error)}") from error
 
 

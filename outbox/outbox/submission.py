@@ -152,7 +152,8 @@ def has_same_arguments(submission: Submission, digest: str, tenant: str) -> bool
 def _checked(payload: Payload, number: int, job_id: UUID, options: Options) -> Submission:
     cls = type(payload)
     if not _is_payload(cls):
-        raise PayloadError("payload", f"must be a Payload with a kind, not {cls.__name__}")
+        it = f": {cls.__name__} lacks it; add kind = '…'" if issubclass(cls, Payload) else f", not {cls.__name__}"
+        raise PayloadError("payload", f"must be a Payload with a kind{it}")
     key = payload.checked_key()
     text, digest = payload.to_document(options.max_payload_bytes)
     if MARK in text and is_reserved(text):

@@ -48,6 +48,7 @@ __all__ = [
     "Origin",
     "SubmitOptions",
     "Target",
+    "checked_options",
     "connection_of",
     "enqueue",
     "enqueue_async",
@@ -121,7 +122,7 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         SubmissionUnresolved: the key is taken, but its job can't be seen, again and again: it was deleted while we
             looked, or SERIALIZABLE hides it. Run the whole transaction again.
     """
-    checked = Options.of(**options) if (options := with_origin(target, options)) else USUAL
+    checked = checked_options(options) if (options := with_origin(target, options)) else USUAL
     submission = submission_of(payload, checked)
     return write_one(writable(target), submission, checked, statements_for(schema_of(target, schema)))
 
@@ -135,7 +136,7 @@ def enqueue_many(
     job. Conflicts and bounds are as in `enqueue`; when one payload is refused, nothing that this call had written is
     left, and the transaction stays healthy.
     """
-    checked = Options.of(**options) if (options := with_origin(target, options)) else USUAL
+    checked = checked_options(options) if (options := with_origin(target, options)) else USUAL
     submissions = submissions_of(payloads, checked)
     if not submissions:
         return []
@@ -150,11 +151,23 @@ async def enqueue_async(
     target: AsyncTarget, payload: Payload, *, schema: str | None = None, **options: Unpack[SubmitOptions]
 ) -> JobRef:
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
-    checked = Options.of(**options) if options else USUAL
+    checked = checked_options(options) if options else USUAL
     submission = submission_of(payload, checked)
     return await awaitable(target, "enqueue_async").run_sync(
         lambda inner: write_one(writable(inner), submission, checked, statements_for(schema_of(inner, schema)))
     )
+
+
+def checked_options(options: SubmitOptions, *, held: bool = False) -> Options:
+    """Check the options of a submission. Raises `TypeError` for one that there isn't, `NameRefused` for a bad value."""
+    unknown = sorted(options.keys() - SubmitOptions.__annotations__.keys())
+    if unknown:
+        known = ", ".join([*SubmitOptions.__annotations__, "schema"])
+        raise TypeError(
+            f"enqueue() and the other functions that submit a job take no option {unknown[0]!r}; they take {known}. A "
+            "delay is given as run_at, an aware datetime"
+        )
+    return Options.of(**options, held=held)
 
 
 def with_origin(target: Target, options: SubmitOptions) -> SubmitOptions:

@@ -103,7 +103,9 @@ class Payload(BaseModel):
         Build it from the business event (an invoice number, an account and a period), never from the attempt to
         submit.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define logical_key()")
+        raise PayloadError(
+            f"{type(self).__name__}.logical_key", "is not defined: it has to return the name of this piece of work"
+        )
 
     def links(self) -> dict[str, str]:
         """Return addresses that help whoever looks at this job, by name: the customer's page, the invoice, a runbook.

@@ -59,6 +59,9 @@ def test_stalled_line_goes_back_uncharged(desk: Desk) -> None:
     desk.submit(*(f"s{number}" for number in range(60)))
     gate.holds(4)
     until(lambda: hopeful.counted("handed_back") > 0, within_s=30)
+    assert desk.database.rows("SELECT DISTINCT error_code FROM {s}.attempts WHERE error_code IS NOT NULL") == [
+        ("worker_busy",)
+    ]
     assert desk.database.count("jobs WHERE state = 'running'") == 4
     charged = "jobs WHERE attempt_count - uncharged_attempts > (state = 'running')::integer AND state <> 'succeeded'"
     assert desk.database.count(charged) == 0

@@ -180,6 +180,8 @@ def test_sigterm_finishes_what_runs_and_hands_back_the_rest(desk: Desk, consume:
     assert desk.database.count("jobs WHERE state = 'ready' AND attempt_count > uncharged_attempts") == 0
     assert process.closing()["leases_lost"] == 0
     assert process.closing()["handed_back"] == desk.database.count("attempts WHERE outcome = 'handed_back'")
+    why = "SELECT DISTINCT error_code FROM {s}.attempts WHERE outcome = 'handed_back'"
+    assert ("worker_stopping",) in desk.database.rows(why)
     assert check_invariants(desk.database) == []
 
 

@@ -163,4 +163,5 @@ def test_claim_whose_answer_is_lost_is_handed_back_uncharged(desk: Desk, proxy: 
     assert runs == [1, 1, 1]
     assert desk.database.count("jobs WHERE uncharged_attempts = 1") == 3
     assert running.counted("handed_back") == 3
+    assert desk.database.count("attempts WHERE error_code = 'claim_unanswered'") == 3
     assert check_invariants(desk.database) == []

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import cancel
-from outbox.ending import Course, Failure, complete, complete_within, fail, hand_back, outcomes, retry
+from outbox.ending import Course, Failure, Unstarted, complete, complete_within, fail, hand_back, outcomes, retry
 from outbox.keeping import recover_leases
 from outbox.leasing import Lease
 from outbox.link import Link
@@ -175,14 +175,17 @@ def test_handing_back_charges_nothing_and_is_due_at_once(database: Database, lin
     (mine,) = running(database, link)
     run_at = look(database, mine.lease.job_id).run_at
     for number in range(1, 6):
-        (job_id,) = hand_back(link, [mine.lease])
+        (job_id,) = hand_back(link, [mine.lease], [Unstarted.STOPPING])
         view = look(database, job_id)
         assert (view.run_at, view.attempt_count, view.uncharged_attempts) == (run_at, number, number)
-        assert view.last_error is None
+        assert (view.first_error, view.last_error) == (None, None)
         release_all(link)
         (mine,) = take(link, [job_id])
         assert (mine.attempt, mine.charged) == (number + 1, 1)
     assert [outcome for _, outcome in history(database, mine.lease.job_id)] == ["handed_back"] * 5
+    assert database.rows("SELECT DISTINCT error_class, error_code FROM {s}.attempts") == [
+        ("unstarted", "worker_stopping")
+    ]
 
 
 def test_hand_back_after_an_error_keeps_the_error(database: Database, link: Link) -> None:
@@ -190,7 +193,7 @@ def test_hand_back_after_an_error_keeps_the_error(database: Database, link: Link
     (mine,) = running(database, link)
     retry(link, [(mine.lease, BROKEN, 0)])
     release_all(link)
-    hand_back(link, [take(link, [mine.lease.job_id])[0].lease])
+    hand_back(link, [take(link, [mine.lease.job_id])[0].lease], [Unstarted.BUSY])
     view = look(database, mine.lease.job_id)
     assert view.first_error == view.last_error
     assert view.last_error is not None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from outbox import InvalidSubmission, NameRefused, PayloadError, enqueue, enqueue_many
+from outbox import InvalidSubmission, NameRefused, PayloadError, enqueue, enqueue_many, fan_in
 from outbox.submission import Options
 from outbox_schemas import Payload
 from support.database import Database
@@ -136,8 +137,21 @@ def test_what_is_no_payload_is_refused(untouchable: sa.Connection, payload: Any)
 
 def test_a_payload_without_a_key_says_so(untouchable: sa.Connection) -> None:
     """A forgotten `logical_key` names the class to mend."""
-    with pytest.raises(NotImplementedError, match="Keyless"):
+    with pytest.raises(PayloadError, match=r"Keyless\.logical_key: is not defined"):
         enqueue(untouchable, Keyless())
+
+
+@pytest.mark.parametrize("option", ["delay", "held", "queue"])
+def test_an_option_that_there_is_not_is_refused_by_name(untouchable: sa.Connection, option: str) -> None:
+    """With those that there are; what is ours alone is no option either."""
+    options: Any = {option: 4}
+    for submit in (
+        lambda: enqueue(untouchable, Note(key="k"), **options),
+        lambda: enqueue_many(untouchable, [Note(key="k")], **options),
+        lambda: fan_in(untouchable, [UUID(int=1)], Note(key="k"), **options),
+    ):
+        with pytest.raises(TypeError, match=rf"enqueue\(\) .* no option '{option}'; .*tenant, .*run_at.*schema"):
+            submit()
 
 
 def test_a_deadline_after_run_at_is_fine_in_any_zone() -> None:

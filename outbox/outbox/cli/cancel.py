@@ -19,6 +19,7 @@ from outbox.cli.output import STATEMENT_TIMEOUT_S, instant, json_option, pass_se
 from outbox.masking import printable
 from outbox.settings import Settings
 from outbox.statements import statements_for
+from outbox.wording import counted
 from outbox_schemas import CancelResult, JobState
 
 __all__ = ["cancel_command"]
@@ -117,8 +118,8 @@ def _cancel_many(settings: Settings, options: dict[str, Any], *, by: str, reason
     with engine.connect() as connection:
         where = _filter(settings, connection, options)
     done = cancel_many(engine, where, by=by, reason=reason, expect=options["expect"], schema=settings.schema_name)
-    text = f"{done.cancelled} jobs are cancelled (operation {done.operation})"
-    left = f"; {done.left} are held by others: run it again" if done.left else ""
+    text = f"{counted(done.cancelled, 'job is', 'jobs are')} cancelled (operation {done.operation})"
+    left = f"; {counted(done.left, 'is', 'are')} held by others: run it again" if done.left else ""
     show({"report": done}, lambda: [text + left])
     return FAILED if done.left else 0
 
@@ -138,7 +139,7 @@ def _filter(settings: Settings, connection: sa.Connection, options: dict[str, An
 
 def _preview_lines(found: CancelPreview) -> Iterator[str]:
     apart = ", ".join(f"{count} {state}" for state, count in sorted(found.by_state.items()))
-    yield f"{found.count} jobs fit" + (f": {apart}" if apart else "")
+    yield f"{counted(found.count, 'job fits', 'jobs fit')}" + (f": {apart}" if apart else "")
     for kind, count in found.by_kind.items():
         yield f"{count:>9}  {printable(kind)}"
     if found.count and found.where.created_before is not None:

@@ -7,6 +7,7 @@ import click
 from sqlalchemy import func, select
 
 from outbox.cli.failures import FAILED
+from outbox.cli.groups import Group
 from outbox.cli.output import is_json, json_option, load_settings, show
 from outbox.masking import printable
 from outbox.migrations import MigrationError, SchemaCheck, Upgrade, check_schema, head, sql_script, upgrade_database
@@ -35,7 +36,7 @@ def _known(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
     return head() if value == "head" else value
 
 
-@click.group()
+@click.group(cls=Group)
 @json_option
 def db() -> None:
     """Create, upgrade and compare the tables."""

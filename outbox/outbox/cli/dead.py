@@ -12,6 +12,7 @@ import click
 from outbox.cli.dead_letter import dead_letter_data, dead_letter_lines
 from outbox.cli.dead_options import by_option, changing, filter_options, module_option, reason_option
 from outbox.cli.failures import FAILED
+from outbox.cli.groups import Group
 from outbox.cli.output import connect, json_option, pass_settings, show, table
 from outbox.dead_letters import (
     GROUPS,
@@ -33,7 +34,7 @@ __all__ = ["dead"]
 _BACKLOG = "jobs that failed before these tables knew dead letters are still being looked for by the relays"
 
 
-@click.group()
+@click.group(cls=Group)
 @json_option
 def dead() -> None:
     """Look at the failed jobs that wait for a person, close them, or put them back to work."""

@@ -70,7 +70,7 @@ def dead_letter_lines(data: dict[str, Any]) -> Iterator[str]:
         facts["discarded"] = f"by {data['discarded_by']}, {instant(data['discarded_at'])}: {data['discard_reason']}"
     facts |= {f"link {name}": masked_line(link) for name, link in data["links"].items()}
     for name, value in facts.items():
-        yield f"{printable(name, 40) + ':':<13}{printable(str(value), _VALUE_LIMIT)}"
+        yield f"{printable(name, 40) + ': ':<13}{printable(str(value), _VALUE_LIMIT)}"
     yield f"{'payload:':<13}{printable(json.dumps(data['payload'], ensure_ascii=False), 2000)}"
     yield from _tables(data)
 

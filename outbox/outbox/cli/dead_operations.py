@@ -88,7 +88,7 @@ def _lines(one: RedriveOperation, items: Sequence[RedriveItem]) -> Iterator[str]
         "ended at": instant(one.ended_at),
     }
     for name, value in facts.items():
-        yield f"{name + ':':<13}{masked_line(printable(str(value), 300))}"
+        yield f"{name + ': ':<13}{masked_line(printable(str(value), 300))}"
     if items:
         yield ""
         rows = [

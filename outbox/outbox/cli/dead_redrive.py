@@ -21,6 +21,7 @@ from outbox.redrive_views import REFUSALS, Redriven, RedrivePreview, StopOn
 from outbox.redriving import preview_redrive, redrive
 from outbox.sealing.using import use_file
 from outbox.settings import Settings
+from outbox.wording import counted
 
 __all__ = ["preview_command", "redrive_command"]
 
@@ -155,7 +156,7 @@ def _redriven_lines(done: Redriven) -> Iterator[str]:
     yield from (f"{job_id} is ready again" for job_id in done.redriven)
     yield from (f"{job_id} was refused: {REFUSALS.get(code, code)}" for job_id, code in done.refused.items())
     if not done.redriven:
-        yield f"the relays put {done.total} jobs back, little by little"
+        yield f"the relays put {counted(done.total, 'job')} back, little by little"
     yield f"follow it with: outbox dead operations show {done.operation_id}"
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import click
 
 from outbox.cli.dead_options import by_option, changing, reason_option
+from outbox.cli.groups import Group
 from outbox.cli.json_file import json_file_option
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.masking import masked_line, printable
@@ -17,6 +18,7 @@ from outbox.redriving import redrive
 from outbox.resolving import EffectNote, job_effects, list_notes, list_open_effects, resolve_effect
 from outbox.sealing.using import use_file
 from outbox.settings import Settings
+from outbox.wording import counted
 from outbox_schemas import EffectState, EffectView, JobState
 
 __all__ = ["effects"]
@@ -27,7 +29,7 @@ _NONE: Any = object()
 _OPEN = [EffectState.PENDING.value, EffectState.UNCERTAIN.value]
 
 
-@click.group()
+@click.group(cls=Group)
 @json_option
 def effects() -> None:
     """List external effects whose outcome is unknown, show a job's, settle one. Results are never read."""
@@ -130,7 +132,7 @@ def _effect_lines(effect: EffectView) -> Iterator[str]:
         "state": effect.state + (f" (by {effect.settled_by})" if effect.settled_by else ""),
         "key": effect.provider_key,
         "remote id": effect.remote_request_id or "-",
-        "sent": f"{effect.sends} times, last touched by attempt {effect.attempt}",
+        "sent": f"{counted(effect.sends, 'time')}, last touched by attempt {effect.attempt}",
         "begun": instant(effect.created_at),
         "confirmed": instant(effect.confirmed_at),
     }
@@ -139,7 +141,7 @@ def _effect_lines(effect: EffectView) -> Iterator[str]:
     if effect.result_note is not None:
         facts["no result"] = masked_line(effect.result_note, _LINE)
     for name, value in facts.items():
-        yield f"{name + ':':<11}{printable(str(value), _LINE)}"
+        yield f"{name + ': ':<11}{printable(str(value), _LINE)}"
     yield ""
 
 

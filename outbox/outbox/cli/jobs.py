@@ -11,6 +11,7 @@ import click
 from outbox.cli.attempts import history_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines, member_lines
+from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
 from outbox.explaining import explain_job
@@ -28,7 +29,7 @@ MESSAGE_LIMIT = 300
 PAYLOAD_LINES = 500
 
 
-@click.group()
+@click.group(cls=Group)
 @json_option
 def jobs() -> None:
     """List jobs, show one, explain why one waits, cancel one. Payloads are read only by `show --payload`."""
@@ -195,7 +196,7 @@ def _job_lines(
     if job.cancelled_after is not None:
         facts["by then"] = job.cancelled_after.sentence
     for name, value in facts.items():
-        yield f"{name + ':':<13}{printable(str(value), MESSAGE_LIMIT)}"
+        yield f"{name + ': ':<13}{printable(str(value), MESSAGE_LIMIT)}"
     yield from member_lines(why)
     yield from history_lines(attempts, refusals)
 

@@ -10,6 +10,7 @@ import click
 
 from outbox.cancelling import check_actor
 from outbox.cli.failures import FAILED
+from outbox.cli.groups import Group
 from outbox.cli.output import connect, json_option, open_link, pass_settings, show, table
 from outbox.errors import SettingsError
 from outbox.link import Link
@@ -19,6 +20,7 @@ from outbox.rotating import Rotation, begin_rotation, count_seals, find_rotation
 from outbox.sealing.ring import KeyProvider
 from outbox.sealing.using import current, use_file
 from outbox.settings import Settings
+from outbox.wording import counted
 
 __all__ = ["keys"]
 
@@ -27,7 +29,7 @@ _BUSY_PAUSE_S = 0.5
 _LINE_CHARACTERS = 4_000
 
 
-@click.group()
+@click.group(cls=Group)
 @json_option
 def keys() -> None:
     """Sealed jobs: count them by key, put them under new keys, open one. Needs OUTBOX_KEYS_FILE."""
@@ -64,7 +66,8 @@ def list_command(settings: Settings, within: int) -> int:
     def lines() -> Iterator[str]:
         yield from table(["KEY", "JOBS", "WAITING", "STANDING"], rows)
         if not found.complete:
-            yield f"not all: {found.walked} jobs were seen in {within} s; give it more by --within"
+            seen = counted(found.walked, "job was", "jobs were")
+            yield f"not all: {seen} seen in {within} s; give it more by --within"
 
     show(data, lines)
     return 0 if found.complete else FAILED
@@ -146,11 +149,13 @@ def _standing(ring: KeyProvider | None, key_id: str) -> str:
 
 def _rotation_lines(rotation: Rotation, *, resumed: bool) -> Iterator[str]:
     before = " (gone on with)" if resumed else ""
-    yield f"rotation {rotation.id}{before}: {rotation.state}; {rotation.rotated} jobs rotated, {rotation.walked} seen"
+    done = f"{counted(rotation.rotated, 'job')} rotated, {rotation.walked} seen"
+    yield f"rotation {rotation.id}{before}: {rotation.state}; {done}"
     if rotation.busy:
-        yield f"{len(rotation.busy)} jobs were held by others all the time; run it again"
+        yield f"{counted(len(rotation.busy), 'job was', 'jobs were')} held by others all the time; run it again"
     if rotation.unopened:
-        yield f"{rotation.unopened} jobs could not be opened and stay as they are; `outbox keys list` names their keys"
+        left = counted(rotation.unopened, "job could", "jobs could")
+        yield f"{left} not be opened, and nothing of them was changed; `outbox keys list` names their keys"
 
 
 def _opened_lines(found: list[OpenedThing]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from outbox.retention import BEGINNING, Author, Rule, Stretch, preview, rules_of
 from outbox.retention import purge as purge_stretch
 from outbox.retention_settings import KindRetention, RetentionSettings, keep_of
 from outbox.settings import Settings
+from outbox.wording import counted
 from outbox_schemas.names import check_name
 
 __all__ = ["purge"]
@@ -97,8 +98,7 @@ def _asked(older_than: str, states: tuple[str, ...], kind: str | None, *, payloa
 
 
 def _line(sums: dict[str, int], *, dry_run: bool) -> str:
-    verb = "would be" if dry_run else "were"
+    be, was = ("would be", "would be") if dry_run else ("were", "was")
     states = ", ".join(f"{sums[state]} {state}" for state in _STATES)
-    return (
-        f"{states} jobs {verb} purged, {sums['erased']} payloads {verb} erased; {sums['looked_at']} jobs were looked at"
-    )
+    erased = counted(sums["erased"], f"payload {was}", f"payloads {be}")
+    return f"{states} jobs {be} purged, {erased} erased; {counted(sums['looked_at'], 'job was', 'jobs were')} looked at"

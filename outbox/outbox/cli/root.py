@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from outbox.cli.failures import INTERRUPTED, READER_GONE, USAGE, exit_code, report
+from outbox.cli.groups import Group
 from outbox.cli.output import CONFIG_KEY, json_option, show
 from outbox.masking import install_excepthook, masked_line
 
@@ -53,7 +54,7 @@ class _NotInstalled(click.ClickException):
     exit_code = USAGE
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """A group whose commands are entry points."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -11,6 +11,7 @@ from outbox.errors import JobNotFound
 from outbox.masking import printable
 from outbox.reading import job_tree
 from outbox.settings import Settings
+from outbox.wording import counted
 from outbox_schemas import TreeView
 
 __all__ = ["show_tree", "tree_lines"]
@@ -45,7 +46,7 @@ def tree_lines(nodes: Sequence[TreeView], asked: UUID, *, complete: bool) -> Ite
 
 def _line(node: TreeView) -> str:
     state = f"{node.state} ({node.last_error_code})" if node.state == "failed" else str(node.state)
-    parts = [f"{node.kind} {node.logical_key}: {state}, {node.attempt_count} attempts"]
+    parts = [f"{node.kind} {node.logical_key}: {state}, {counted(node.attempt_count, 'attempt')}"]
     if node.waits_until is not None and node.waited_until is None:
         left = "" if node.waits_left is None else f" ({node.waits_left} left)"
         parts.append(f"waits until {node.waits_for} jobs have {node.waits_until}{left}")

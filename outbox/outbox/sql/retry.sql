@@ -1,5 +1,6 @@
 -- Purpose: end attempts so that their jobs run again later, if their tokens still own them. A job whose next try could not start before its
---   deadline fails now. What was handed back or throttled uses up no try.
+--   deadline fails now. What was handed back or throttled uses up no try. Why something was handed back stands in its attempt alone: it is no error
+--   of the job.
 -- Transition: retry: running -> ready | failed; hand_back: running -> ready (phase leased -> owed, or outbox row deleted)
 -- Parameters: job_ids, tokens, delays_s, outcomes (retried | handed_back), error_classes, error_codes, error_messages, tracebacks; started_s
 --   (seconds from the claim to the start), reached, effects (names, U+001F between them): NULL where nothing is known, or short of the others
@@ -15,7 +16,7 @@ WITH ended AS MATERIALIZED (
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
   ORDER BY o.job_id FOR UPDATE OF o
 ), mine AS MATERIALIZED (
-  SELECT h.*, n.now, n.now + make_interval(secs => h.delay_s) AS next_at, h.outcome = 'handed_back' OR h.error_class = 'throttled' AS free,
+  SELECT h.*, CASE WHEN h.outcome <> 'handed_back' THEN h.error_class END AS job_class, n.now, n.now + make_interval(secs => h.delay_s) AS next_at, h.outcome = 'handed_back' OR h.error_class = 'throttled' AS free,
     coalesce(h.outcome = 'retried' AND n.now + make_interval(secs => h.delay_s) >= h.deadline_at, false) AS late
   FROM held AS h, (SELECT {schema}.clock() AS now) AS n
 ), back AS (
@@ -24,13 +25,13 @@ WITH ended AS MATERIALIZED (
     failed_because = CASE WHEN m.late THEN 'deadline_exceeded' END,
     run_at = CASE WHEN m.late OR m.outcome = 'handed_back' THEN j.run_at ELSE m.next_at END,
     uncharged_attempts = j.uncharged_attempts + CASE WHEN m.free AND NOT m.late THEN 1 ELSE 0 END,
-    first_error_class = coalesce(j.first_error_class, m.error_class),
-    first_error_code = CASE WHEN j.first_error_class IS NULL THEN m.error_code ELSE j.first_error_code END,
-    first_error_message = CASE WHEN j.first_error_class IS NULL THEN m.error_message ELSE j.first_error_message END,
-    last_error_class = CASE WHEN m.late THEN 'deadline' ELSE coalesce(m.error_class, j.last_error_class) END,
-    last_error_code = CASE WHEN m.late THEN 'deadline_exceeded' WHEN m.error_class IS NULL THEN j.last_error_code ELSE m.error_code END,
+    first_error_class = coalesce(j.first_error_class, m.job_class),
+    first_error_code = CASE WHEN j.first_error_class IS NULL AND m.job_class IS NOT NULL THEN m.error_code ELSE j.first_error_code END,
+    first_error_message = CASE WHEN j.first_error_class IS NULL AND m.job_class IS NOT NULL THEN m.error_message ELSE j.first_error_message END,
+    last_error_class = CASE WHEN m.late THEN 'deadline' ELSE coalesce(m.job_class, j.last_error_class) END,
+    last_error_code = CASE WHEN m.late THEN 'deadline_exceeded' WHEN m.job_class IS NULL THEN j.last_error_code ELSE m.error_code END,
     last_error_message = CASE WHEN m.late THEN 'the next try could not start before the deadline; its history holds the last try''s own error'
-      WHEN m.error_class IS NULL THEN j.last_error_message ELSE m.error_message END
+      WHEN m.job_class IS NULL THEN j.last_error_message ELSE m.error_message END
   FROM mine AS m
   WHERE j.id = m.job_id AND j.state = 'running' AND j.lease_token = m.token
   RETURNING j.id, j.state, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version,

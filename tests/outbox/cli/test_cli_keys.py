@@ -116,14 +116,14 @@ def test_rotate_tells_what_is_left(run: Any, database: Database) -> None:
         submit(database, payloads=[Hidden(key="a")])
     code, shown, _ = run(["new"], "rotate", *WHO)
     assert code == 1
-    assert "1 jobs could not be opened" in shown
+    assert "1 job could not be opened" in shown
     with using(ring("old")):
         (job_id,) = submit(database, payloads=[Hidden(key="b")])
     with database.connect(autocommit=False) as holder:
         holder.execute(database.sql("SELECT FROM {s}.outbox WHERE job_id = %s FOR UPDATE", escaped=True), [job_id])
         code, shown, _ = run(["new", "old"], "rotate", *WHO, "--wait", "0")
         assert code == 1
-        assert "1 jobs were held by others" in shown
+        assert "1 job was held by others" in shown
     code, shown, _ = run(["new", "old"], "rotate", *WHO)
     assert "gone on with" in shown
 

@@ -81,9 +81,7 @@ def test_purge_goes_by_the_settings(run: Any, database: Database, job_id: str, m
     monkeypatch.setenv("OUTBOX_RETENTION_KINDS", '{"test.note": {"succeeded": "60d", "succeeded_payload": "30d"}}')
     code, shown, _ = run("purge", "--by", "ada", "--reason", "policy")
     assert code == 0
-    assert shown == (
-        "0 succeeded, 0 cancelled, 0 failed jobs were purged, 1 payloads were erased; 1 jobs were looked at\n"
-    )
+    assert shown == ("0 succeeded, 0 cancelled, 0 failed jobs were purged, 1 payload was erased; 1 job was looked at\n")
     code, shown, _ = run("jobs", "show", job_id, "--payload")
     assert "payload:     erased " in shown
     assert shown.endswith('payload:\n"erased"\n')
