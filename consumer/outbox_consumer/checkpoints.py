@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from outbox.sealing.envelope import MARK, is_sealed
+from outbox.sealing.envelope import MARK
 from outbox.sealing.vault import Vault
 from outbox.statements import Statements
 from outbox_consumer.blocking import KnowsItsLoop
@@ -89,7 +89,7 @@ class KeepsCheckpoints(KnowsItsLoop):
         it reads there, and so sees what has just been saved.
 
         Raises:
-            SealBroken: a sealed one was changed from outside.
+            SealBroken: one of a sealed job was changed from outside, or put there in clear.
             TerminalError: called on the event loop of an `AsyncHandler`.
         """
         self._check_blocking("job.load_checkpoint()", "await asyncio.to_thread(job.load_checkpoint, name)")
@@ -105,7 +105,7 @@ class KeepsCheckpoints(KnowsItsLoop):
         return json.loads(self._clear(rows[0].value, name)) if rows else None
 
     def _clear(self, text: str, name: str) -> str:
-        return self.vault.open(text, f"checkpoint:{name}") if self.vault is not None and is_sealed(text) else text
+        return text if self.vault is None else self.vault.open(text, f"checkpoint:{name}")
 
     def _settle_checkpoint(self, found: Any) -> None:
         with _settling:

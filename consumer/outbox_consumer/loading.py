@@ -33,7 +33,7 @@ def read_payload(entry: Entry) -> Payload:
         KeyAwaited: it is sealed under a key that is not known here.
         Reported: reading it failed in a way that may pass, such as a store that is down.
     """
-    text = opened_payload(entry.claimed, entry.job)
+    text = opened_payload(entry.claimed, entry.job, entry.handler.payload_type)
     try:
         payload: Payload = entry.handler.load(text, entry.claimed.version)
     except ValidationError as error:

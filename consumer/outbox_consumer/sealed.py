@@ -13,11 +13,15 @@ from outbox.sealing.using import current
 from outbox.sealing.vault import open_payload
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.job import Job
-from outbox_schemas import SealBroken, UnknownKey
+from outbox_schemas import Payload, SealBroken, UnknownKey
 
 __all__ = ["KeyAwaited", "opened_payload", "sealed_failure"]
 
 _UNSEALED = "the failure could not be sealed"
+_IN_CLEAR = (
+    "{0} is sealed, but this payload stands in clear: it was put there by somebody without the keys, or submitted "
+    "before {0} was sealed. Only if it was, say accepts_clear = True on {0} until such jobs have ended, and redrive it"
+)
 
 
 class KeyAwaited(Exception):  # noqa: N818 - no failure: the job waits for another worker
@@ -28,15 +32,18 @@ class KeyAwaited(Exception):  # noqa: N818 - no failure: the job waits for anoth
         self.key_id = key_id
 
 
-def opened_payload(claimed: Claimed, job: Job) -> str:
+def opened_payload(claimed: Claimed, job: Job, payload_type: type[Payload]) -> str:
     """Return the payload's JSON text in clear. The job keeps what opens the rest of a sealed one.
 
     Raises:
         KeyAwaited: another worker may have the key.
-        TerminalError: the envelope does not open.
+        TerminalError: the envelope does not open; or there is none, and the class is sealed: whoever can write to the
+            tables could make up a payload otherwise.
     """
     text = claimed.payload_text
     if not is_sealed(text):
+        if payload_type.sealed and not payload_type.accepts_clear:
+            raise TerminalError(_IN_CLEAR.format(payload_type.__name__), code="payload_in_clear")
         return text
     identity = Identity(claimed.lease.job_id, claimed.tenant, claimed.kind, claimed.version)
     try:

@@ -267,7 +267,9 @@ class UnknownKey(OutboxError):  # noqa: N818 - named by what happened
 
 
 class SealBroken(OutboxError):  # noqa: N818 - named by what happened
-    """Something sealed does not open under the key that it names: it was changed, or moved here from another job."""
+    """Something sealed does not open under the key that it names: it was changed, moved here from another job, or put
+    here by somebody without the key.
+    """
 
     code = "seal_broken"
 

@@ -39,8 +39,9 @@ class Payload(BaseModel):
     """Arguments of one kind of job: small, by reference, the same for every attempt.
 
     A subclass sets `kind` (once and for all: stored jobs name it), raises `version` when the meaning of its fields
-    changes, may set `queue`, may say `sealed = True` to be stored encrypted, and defines `logical_key()`, the name of
-    this piece of work within (tenant, kind).
+    changes, may set `queue`, may say `sealed = True` to be stored encrypted (and `accepts_clear = True`
+    for as long as jobs from before that are about, which are refused otherwise), and defines `logical_key()`, the name
+    of this piece of work within (tenant, kind).
 
     Fields must survive JSON exactly; `Decimal`, `UUID`, `date`, aware `datetime`, `bytes` and sets do, as declared
     types. What nobody may see is marked, `Annotated[str, Sensitive]`, or of pydantic's secret types; both are stored,
@@ -63,6 +64,7 @@ class Payload(BaseModel):
     queue: ClassVar[str] = "default"
     upgrades: ClassVar[Mapping[int, Upgrade]] = MappingProxyType({})
     sealed: ClassVar[bool] = False
+    accepts_clear: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -73,8 +75,9 @@ class Payload(BaseModel):
         check_name(f"{cls.__name__}.queue", cls.queue)
         if isinstance(cls.version, bool) or not isinstance(cls.version, int) or not 1 <= cls.version < 2**31:
             raise PayloadError(f"{cls.__name__}.version", "must be a whole number from 1 to 2147483647")
-        if not isinstance(cls.sealed, bool):
-            raise PayloadError(f"{cls.__name__}.sealed", "must be True or False")
+        for name in ("sealed", "accepts_clear"):
+            if not isinstance(getattr(cls, name), bool):
+                raise PayloadError(f"{cls.__name__}.{name}", "must be True or False")
         check_upgrades(cls.__name__, cls.version, cls.upgrades)
 
     @classmethod

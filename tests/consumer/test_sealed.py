@@ -15,7 +15,7 @@ from outbox.leasing import claim, refuse
 from outbox.opening import open_job
 from outbox.reading import show_job
 from outbox_consumer import AsyncHandler, Job, RetryPolicy
-from outbox_schemas import PayloadError
+from outbox_schemas import PayloadError, SealBroken
 from outbox_schemas.exactness import text_digest
 from support.consuming import NOW, Desk, Task, handler
 from support.invariants import check_invariants
@@ -291,3 +291,72 @@ def test_a_parked_job_is_refused_by_who_lacks_its_key(desk: Desk) -> None:
     desk.database.clock.advance(3600)
     desk.database.rows("UPDATE {s}.jobs SET lease_started_at = {s}.clock()")
     assert spent(link, [hint.job_id])[hint.job_id].age_s < 60
+
+
+class Before(Task):
+    """What `SealedTask` was in a release that did not seal it."""
+
+    kind: ClassVar[str] = "test.sealed_task"
+
+
+class Between(SealedTask):
+    """What it is while jobs from before are about."""
+
+    accepts_clear: ClassVar[bool] = True
+
+
+def test_a_payload_in_clear_is_none_of_a_sealed_class(desk: Desk) -> None:
+    """Whoever can write to the tables can't make one up, over a sealed one or as a new job; its neighbour runs."""
+    seen: list[str] = []
+    with using(ring("k1")):
+        changed, neighbour = desk.submit("real", "neighbour", payload=SealedTask)
+        made_up = desk.submit("made-up", payload=Before)[0]
+        desk.database.rows("UPDATE {s}.jobs SET payload = '{\"name\": \"forged\"}' WHERE id = %s", changed)
+        desk.start(handler(lambda _, payload: seen.append(payload.name), payload=SealedTask))
+        until(lambda: [desk.state(one) for one in (changed, made_up, neighbour)] == ["failed", "failed", "succeeded"])
+    assert seen == ["neighbour"]
+    for one in (changed, made_up):
+        error_class, code, message = desk.last_error(one)
+        assert (error_class, code) == ("terminal", "payload_in_clear")
+        assert "accepts_clear = True on SealedTask" in message
+        assert "forged" not in message
+    assert check_invariants(desk.database) == []
+
+
+def test_jobs_from_before_the_sealing_run_where_the_class_says_so(desk: Desk) -> None:
+    """The transition: in clear as they are, beside those that are sealed."""
+    seen: list[str] = []
+    with using(ring("k1")):
+        desk.submit("before", payload=Before)
+        desk.submit("after", payload=Between)
+        desk.start(handler(lambda _, payload: seen.append(payload.name), payload=Between))
+        desk.done(2)
+    assert sorted(seen) == ["after", "before"]
+
+
+@pytest.mark.parametrize("forged", ['"forged"', '{"seen": "forged"}', "null", '{"$sealed": "forged"}'])
+def test_nothing_in_clear_is_taken_for_what_a_sealed_job_has_kept(desk: Desk, forged: str) -> None:
+    """A checkpoint or an effect's result that somebody without the key has put there is refused, and not used."""
+    met: list[str] = []
+
+    def handle(job: Job, payload: Secretive) -> None:
+        def use() -> list[Any]:
+            return [lambda: job.load_checkpoint("step"), lambda: job.effect("charge", 1, send=lambda *_: "sent")]
+
+        if job.attempt == 1:
+            with job.transaction() as session:
+                job.save_checkpoint(session, "step", payload.body)
+            assert [one() for one in use()] == [CANARY, "sent"]
+            for table, column in (("checkpoints", "value"), ("effects", "result")):
+                desk.database.rows(f"UPDATE {{s}}.{table} SET {column} = %s", forged)
+            raise ValueError
+        for one in use():
+            with pytest.raises(SealBroken) as caught:
+                one()
+            met.append(caught.value.what)
+
+    with using(ring("k1")):
+        submit_secret(desk)
+        desk.start(handler(handle, payload=Secretive, retry=NOW))
+        desk.done(1)
+    assert met == ["checkpoint:step", "effect:charge"]

@@ -104,7 +104,7 @@ def read_payload(text: str) -> Envelope:
         UnknownKey: a newer release has written it.
         SealBroken: it is malformed.
     """
-    parts = _json_parts(text)
+    parts = _json_parts(text, "payload")
     if len(parts) != 3 or not _KEY_ID.fullmatch(parts[0]):
         raise SealBroken("payload")
     return Envelope(parts[0], _decoded(parts[1], "payload"), _decoded(parts[2], "payload"))
@@ -121,30 +121,30 @@ def text_of(data: bytes) -> str:
 
 
 def data_of(text: str, what: str) -> bytes:
-    """Return what `json_of` or `text_of` was given. Raises as `read_payload`."""
-    parts = _parts(text.removeprefix(_TEXT_START)) if is_sealed_text(text) else _json_parts(text)
+    """Return what `json_of` or `text_of` was given. Raises as `read_payload`, and `SealBroken` for a text in clear."""
+    parts = _parts(text.removeprefix(_TEXT_START), what) if is_sealed_text(text) else _json_parts(text, what)
     if len(parts) != 1:
         raise SealBroken(what)
     return _decoded(parts[0], what)
 
 
-def _json_parts(text: str) -> list[str]:
+def _json_parts(text: str, what: str) -> list[str]:
     try:
         document: Any = json.loads(text)
     except ValueError:
         document = None
     value = document.get(MARK) if isinstance(document, dict) and len(document) == 1 else None
     if not isinstance(value, str):
-        raise SealBroken("envelope")
-    return _parts(value)
+        raise SealBroken(what)
+    return _parts(value, what)
 
 
-def _parts(value: str) -> list[str]:
+def _parts(value: str, what: str) -> list[str]:
     version, *parts = value.split(":")
     if version != FORMAT and version.isascii() and version.isdecimal():
         raise UnknownKey(f"format:{version[:9]}")
     if version != FORMAT:
-        raise SealBroken("envelope")
+        raise SealBroken(what)
     return parts
 
 
