@@ -311,7 +311,7 @@ def test_a_payload_in_clear_is_none_of_a_sealed_class(desk: Desk) -> None:
     with using(ring("k1")):
         changed, neighbour = desk.submit("real", "neighbour", payload=SealedTask)
         made_up = desk.submit("made-up", payload=Before)[0]
-        desk.database.rows("UPDATE {s}.jobs SET payload = '{\"name\": \"forged\"}' WHERE id = %s", changed)
+        desk.database.rows('UPDATE {s}.jobs SET payload = \'{"name": "forged"}\' WHERE id = %s', changed)
         desk.start(handler(lambda _, payload: seen.append(payload.name), payload=SealedTask))
         until(lambda: [desk.state(one) for one in (changed, made_up, neighbour)] == ["failed", "failed", "succeeded"])
     assert seen == ["neighbour"]
