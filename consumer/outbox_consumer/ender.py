@@ -109,7 +109,12 @@ class Ender:
         """Write endings until stopped."""
         while self._turn():
             self._on_ended()
+        self.catch_up(now=True)
         self._link.close()
+
+    def catch_up(self, *, now: bool = False) -> None:
+        """Have the log tell of failed attempts that it has left out, once their time is over or `now`."""
+        self._telling.catch_up(now=now)
 
     def _turn(self) -> bool:
         """Write what waits, or wait; False once stopped with nothing left. Nothing of it is kept between turns."""

@@ -79,6 +79,7 @@ class Governor:
         """Look after the balance until stopped."""
         while not self._stop.wait(_EVERY_S):
             self._hand_back_stalled()
+            self._ender.catch_up()
             if self._receiver is not None:
                 self._tend(self._receiver)
 

@@ -100,7 +100,9 @@ class BaseHandler(Generic[P]):
         cls._check_handle()
         terms_of(cls)
         if cls.max_runtime < cls.lease:
-            raise HandlerError(f"{name}.max_runtime must be at least its lease ({cls.lease})")
+            raise HandlerError(
+                f"{name}.max_runtime ({cls.max_runtime}) must be at least its lease ({cls.lease}); lower the lease, too"
+            )
         if cls.progress_deadline is not None and not _SHORTEST_LEASE <= cls.progress_deadline <= cls.max_runtime:
             raise HandlerError(f"{name}.progress_deadline must be from 1 second to its max_runtime ({cls.max_runtime})")
         if not all(_is_whole(version) and version >= 1 for version in cls.versions):

@@ -33,7 +33,9 @@ _OTHER = "another code"
 
 
 class Telling:
-    """Logs what became of failed attempts: for each event, kind and code one line in ten seconds. For one thread."""
+    """Logs what became of failed attempts: for each event, kind and code one line in ten seconds, and what was left out
+    counted in the next one, or told by `catch_up`. For one thread.
+    """
 
     def __init__(self) -> None:
         self._limited = RateLimited(logging.getLogger("outbox.consumer"), every_s=_EVERY_S)
@@ -49,6 +51,10 @@ class Telling:
     def tell_torn(self, item: Ending) -> None:
         """Say that user code committed the job's success by itself, so that what else it wrote may be missing."""
         self._say(logging.ERROR, "apply() committed by itself; its job has succeeded, perhaps without effects", item)
+
+    def catch_up(self, *, now: bool = False) -> None:
+        """Tell what was left out, of what nothing has been said since: after ten seconds, or `now`. From any thread."""
+        self._limited.catch_up(now=now)
 
     def _say(self, level: int, event: str, item: Ending, *, wait_s: float | None = None) -> None:
         claimed, failure = item.entry.claimed, item.failure

@@ -88,6 +88,8 @@ class RateLimited:
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        # By key, the latest event that was left out: nothing may follow it that would tell of it.
+        self._left_out: dict[str, tuple[int, str, dict[str, object]]] = {}
 
     def log(
         self,
@@ -101,10 +103,10 @@ class RateLimited:
         """Log `event`, or count it as left out; return whether it was logged.
 
         Events with one `key` (by default the event's text) share a limit. A later line has the fact
-        `suppressed`.
+        `suppressed`; where none follows, `catch_up` tells.
         """
         name = event if key is None else key
-        suppressed = self._turn(name)
+        suppressed = self._turn(name, (level, event, facts))
         if suppressed is None:
             return False
         if suppressed:
@@ -112,23 +114,40 @@ class RateLimited:
         self._logger.log(level, event, extra=facts, exc_info=exc_info)
         return True
 
+    def catch_up(self, *, now: bool = False) -> None:
+        """Log the latest event that was left out of each kind, once its time is over or `now`, with the fact
+        `suppressed` for those before it. To be called now and then, and at the end: after a burst no other may come.
+        """
+        with self._lock:
+            instant = self._clock()
+            ripe = [key for key in self._left_out if now or instant - self._seen[key][0] >= self._every_s]
+            told = []
+            for key in ripe:
+                told.append((self._left_out.pop(key), self._seen[key][1] - 1))
+                self._seen[key] = (instant, 0)
+        for (level, event, facts), before in told:
+            self._logger.log(level, event, extra=facts | ({"suppressed": before} if before else {}))
+
     def forget(self, key: str) -> int:
         """Log the next event of `key` at once, since the trouble is over; return how many were left out."""
         with self._lock:
+            self._left_out.pop(key, None)
             return self._seen.pop(key, (0.0, 0))[1]
 
-    def _turn(self, key: str) -> int | None:
+    def _turn(self, key: str, said: tuple[int, str, dict[str, object]]) -> int | None:
         """Return how many events were left out before this one, or None if this one is left out too."""
         with self._lock:
             now = self._clock()
             last, suppressed = self._seen.get(key, (None, 0))
             if last is not None and now - last < self._every_s:
                 self._seen[key] = (last, suppressed + 1)
+                self._left_out[key] = said
                 return None
+            self._left_out.pop(key, None)
             self._seen[key] = (now, 0)
             self._seen.move_to_end(key)
             while len(self._seen) > MAX_KEYS:
-                self._seen.popitem(last=False)
+                self._left_out.pop(self._seen.popitem(last=False)[0], None)
             return suppressed
 
 

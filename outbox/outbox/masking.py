@@ -21,6 +21,7 @@ from urllib.parse import quote, quote_plus
 
 __all__ = [
     "MASK",
+    "forget",
     "forget_all",
     "forms",
     "install_excepthook",
@@ -81,6 +82,11 @@ class _Registry:
                 self._secrets.popitem(last=False)
             self._pattern = None
 
+    def remove(self, secret: str) -> None:
+        with self._lock:
+            if self._secrets.pop(secret, secret) is None:
+                self._pattern = None
+
     def all(self) -> list[str]:
         with self._lock:
             return list(self._secrets)
@@ -118,6 +124,11 @@ def register(secret: str) -> None:
 def registered() -> list[str]:
     """Return every registered secret, for a child process that has to mask them, too."""
     return _registry.all()
+
+
+def forget(text: str) -> None:
+    """Let `mask` show a text that was registered before it could be looked at, and turned out to hold no secret."""
+    _registry.remove(text)
 
 
 def forget_all() -> None:

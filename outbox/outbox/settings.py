@@ -202,9 +202,13 @@ def _check_addresses(settings: Settings, layer: Layer, env: Mapping[str, str]) -
     """Parse both addresses, so that a typo is found at the start, and register the passwords in them."""
     if settings.database_url is not None:
         source = layer["database_url"].source
-        keywords = database_conninfo(_revealed(settings.database_url), variable=source, environ=env)
-        for keyword in ("password", "sslpassword", "oauth_client_secret"):
-            masking.register(keywords.get(keyword, ""))
+        address = settings.database_url.get_secret_value()
+        keywords = database_conninfo(address, variable=source, environ=env)
+        secrets = [keywords[name] for name in ("password", "sslpassword", "oauth_client_secret") if name in keywords]
+        for secret in secrets:
+            masking.register(secret)
+        if not secrets:
+            masking.forget(address)  # people may read it
     if settings.amqp_url is not None:
         url, source = settings.amqp_url.get_secret_value(), layer["amqp_url"].source
         masking.register(amqp_parameters(url, variable=source).password)

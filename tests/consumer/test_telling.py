@@ -44,6 +44,8 @@ def test_failed_jobs_are_told_once_for_each_code(desk: Desk, caplog: pytest.LogC
         assert (fact["kind"], fact["attempt"], fact["levelname"]) == ("test.task", 1, "WARNING")
         assert len(fact["reason"]) <= 200
         assert "hunter2" not in fact["reason"]
+    running.stop()
+    assert [fact["suppressed"] for fact in facts(caplog, "job failed")[2:]] == [18]
 
 
 def test_what_to_do_is_told_whole(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

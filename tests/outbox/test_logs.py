@@ -141,6 +141,26 @@ def test_rate_limited_events_are_counted() -> None:
     assert "gone" in entries[2]["error"]
 
 
+def test_what_was_left_out_is_told_where_nothing_follows() -> None:
+    """The latest of a burst is logged with the count of those before it."""
+    log, stream = logged("json")
+    now = [0.0]
+    limited = RateLimited(log, every_s=10, clock=lambda: now[0])
+    for number in range(4):
+        limited.log(logging.INFO, "failed", number=number)
+    limited.log(logging.INFO, "other")
+    limited.catch_up()
+    now[0] += 10
+    limited.catch_up()
+    limited.catch_up(now=True)
+    limited.log(logging.INFO, "failed", number=4)
+    limited.catch_up(now=True)
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    told = [(one.get("number"), one.get("suppressed")) for one in found if one["event"] == "failed"]
+    assert told == [(0, None), (3, 2), (4, None)]
+    assert len(found) == 4
+
+
 def test_a_limit_can_be_forgotten_and_keys_are_bounded() -> None:
     """After the trouble is over the next event is logged at once; thousands of keys leave a bounded memory."""
     log, _ = logged("json", "error")

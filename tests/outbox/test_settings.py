@@ -252,6 +252,19 @@ def test_loading_registers_secrets() -> None:
     assert "canary" not in shown
 
 
+def test_an_address_without_a_password_is_no_secret() -> None:
+    """It may be read by whoever has to find the mistake in it; one that can't be parsed may not."""
+    for address in ("postgresql://canary-host/app", "host=canary-host dbname=app"):
+        load(env={"OUTBOX_DATABASE_URL": address})
+        assert masking.mask(f"at {address}") == f"at {address}"
+    hidden = "postgresql://u:canary-word@canary-host/app"
+    load(env={"OUTBOX_DATABASE_URL": hidden})
+    assert "canary" not in masking.mask(hidden)
+    with pytest.raises(SettingsError):
+        load(env={"OUTBOX_DATABASE_URL": "postgresql://canary-host:port-canary/app"})
+    assert "canary" not in masking.mask("postgresql://canary-host:port-canary/app")
+
+
 def test_libpq_variables_serve_as_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """With PGHOST set no URL is needed; with neither, the error says what to set."""
     for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"):
