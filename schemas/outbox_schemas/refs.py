@@ -12,7 +12,7 @@ from typing import Annotated, BinaryIO, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from outbox_schemas.errors import RefCutShort, RefMismatch
+from outbox_schemas.errors import LeaseLost, RefCutShort, RefMismatch
 
 __all__ = ["MAX_READ_BYTES", "Opener", "Readable", "Ref"]
 
@@ -89,7 +89,8 @@ class Ref(BaseModel):
 
         Raises:
             ValueError: it has more than `max_bytes`, which would have to be held in memory; use `chunks`.
-            RefCutShort, RefMismatch: as `verify`. What `opener` raises passes as it is.
+            RefCutShort, RefMismatch: as `verify`. What `opener` or the stream's `read` raises passes as it is; what its
+                `close` raises is dropped, since it would hide these.
         """
         if self.size > max_bytes:
             raise ValueError(
@@ -107,7 +108,7 @@ class Ref(BaseModel):
         try:
             yield from self._checked(stream)
         finally:
-            stream.close()
+            _close(stream)
 
     def _checked(self, stream: Readable) -> Iterator[bytes]:
         digest = hashlib.sha256()
@@ -130,6 +131,16 @@ class Ref(BaseModel):
     def _check_digest(self, digest: str) -> None:
         if digest != self.sha256:
             raise RefMismatch("the content has another SHA-256 than it had: it was replaced or damaged")
+
+
+def _close(stream: Readable) -> None:
+    """Close a stream. That it can't be closed takes nothing from what was read, and must not hide what that was."""
+    try:
+        stream.close()
+    except LeaseLost:  # not about the stream
+        raise
+    except Exception:  # noqa: BLE001 - a storage client's, or a socket's
+        return
 
 
 def _digest_of(stream: BinaryIO) -> tuple[str, int]:

@@ -82,6 +82,21 @@ def test_another_content_is_refused(content: bytes, error: type[Exception]) -> N
         REF.verify(content)
 
 
+@pytest.mark.parametrize(("content", "error"), [(CONTENT, None), (CONTENT[:-1], RefCutShort), (b"x", RefCutShort)])
+def test_a_stream_that_does_not_close_hides_no_verdict(content: bytes, error: type[Exception] | None) -> None:
+    """What was read is what counts, right or wrong."""
+
+    class Stuck(Stream):
+        def close(self) -> None:
+            raise ConnectionResetError("on close")
+
+    if error is None:
+        assert REF.read(lambda _uri: Stuck(content)) == CONTENT
+    else:
+        with pytest.raises(error):
+            REF.read(lambda _uri: Stuck(content))
+
+
 def test_no_more_is_read_than_tells_the_difference() -> None:
     """Of an endless content one byte too many is taken."""
     stream = Stream(CONTENT * 50)
