@@ -71,18 +71,28 @@ class BaseHandler(Generic[P]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for base in getattr(cls, "__orig_bases__", ()):
-            arguments = get_args(base)
-            origin = get_origin(base)
-            if (
-                isinstance(origin, type)
-                and issubclass(origin, BaseHandler)
-                and arguments
-                and isinstance(arguments[0], type)
-            ):
-                cls.payload_type = arguments[0]
+        cls._take_payload_type()
         if hasattr(cls, "payload_type"):
             cls._check()
+
+    @classmethod
+    def _take_payload_type(cls) -> None:
+        """Take the payload type from the class's own bases, as `Handler[SendInvoice]`, unless its body names it. What a
+        base class was made of is that class's affair: it has its `payload_type` already.
+        """
+        said: list[Any] = [cls.__dict__["payload_type"]] if "payload_type" in cls.__dict__ else []
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            arguments = get_args(base)
+            origin = get_origin(base)
+            is_ours = isinstance(origin, type) and issubclass(origin, BaseHandler)
+            if is_ours and arguments and isinstance(arguments[0], type):
+                said.append(arguments[0])
+        if not said:
+            return
+        if any(other is not said[0] for other in said):
+            names = ", ".join(getattr(one, "__name__", type(one).__name__) for one in said)
+            raise HandlerError(f"{cls.__qualname__} names several payload types ({names}); a handler is for one")
+        cls.payload_type = said[0]
 
     @classmethod
     def _check(cls) -> None:
@@ -178,9 +188,10 @@ class BaseHandler(Generic[P]):
         it is older. Override to read it in another way.
 
         A `pydantic.ValidationError`, or another error that tells of bad data or a defect (`ValueError`, `TypeError`,
-        `LookupError`, `AttributeError`, `ArithmeticError`, `AssertionError`), fails the job at once, as
-        `payload_invalid`, an upgrade that fails as `payload_upgrade_failed`: no further try would read it better. What
-        else it raises is treated as if `handle` had raised it, without its text, which may quote the payload.
+        `LookupError`, `AttributeError`, `ArithmeticError`, `AssertionError`), or one that would end the process
+        (`SystemExit`), fails the job at once, as `payload_invalid`, an upgrade that fails as `payload_upgrade_failed`:
+        no further try would read it better. What else it raises is treated as if `handle` had raised it, without its
+        text, which may quote the payload.
         """
         kind = self.payload_type
         if version == kind.version:  # as `from_document` does, at less cost

@@ -56,7 +56,9 @@ def _without_words(entry: Entry, error: BaseException) -> BaseException:
     if isinstance(error, RetryableError | TerminalError) and not holds_sensitive(entry.handler.payload_type):
         return error
     told = f"{_UNREADABLE}: {type(error).__name__}"
-    if isinstance(error, _ITS_OWN) and not isinstance(error, OSError):
+    # No store that is down ends the process (`SystemExit`): code that would do so does it again in the next try.
+    is_defect = isinstance(error, _ITS_OWN) or not isinstance(error, Exception)
+    if is_defect and not isinstance(error, OSError):
         return TerminalError(told, code="payload_invalid")
     meaning = meaning_of(entry.handler, error, sealed=True)  # without a traceback in the log, which has words, too
     return Reported(replace(failure_of(error, meaning), message=told), least_wait_s(meaning))

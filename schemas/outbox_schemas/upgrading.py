@@ -9,9 +9,12 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from outbox_schemas.errors import HandlerError, UpgradeFailed
+from outbox_schemas.errors import HandlerError, LeaseLost, UpgradeFailed
 
 __all__ = ["Upgrade", "check_upgrades", "lift"]
+
+# About the attempt, its process, or a person at the terminal.
+_ABOUT_ELSE = (LeaseLost, MemoryError, KeyboardInterrupt)
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes the document of one version and returns that of the next."""
@@ -41,13 +44,16 @@ def lift(text: str, version: int, target: int, upgrades: Mapping[int, Upgrade]) 
 
     Raises:
         ValueError: the text is no JSON.
-        UpgradeFailed: a function of the class raised, or returned no dict that JSON can hold.
+        UpgradeFailed: a function of the class raised (`SystemExit` included), or returned no dict that JSON can hold.
+        LeaseLost, MemoryError, KeyboardInterrupt: met in a function of the class.
     """
     document = from_json(text)
     for step in range(version, target):
         try:
             document = upgrades[step](document)
-        except Exception as error:  # noqa: BLE001 - user code; its message may quote the payload, so only its place is told
+        except _ABOUT_ELSE:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code; its message may quote the payload, so only its place is told
             raise UpgradeFailed(step, f"it raised {type(error).__name__} {_place(error)}") from None
         if not isinstance(document, dict):
             raise UpgradeFailed(step, f"it returned {type(document).__name__}, not a dict")

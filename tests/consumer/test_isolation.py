@@ -67,7 +67,8 @@ def test_a_payload_whose_reader_would_end_the_process_fails_its_attempt_alone(de
     desk.start(UnreadableHandler())
     job_id = submit(desk, "pid", tmp_path, payload=Unreadable)
     until(lambda: desk.state(job_id) == "failed")
-    assert set(desk.outcomes(job_id)) <= {"retried", "failed"}
+    assert desk.outcomes(job_id) == ["failed"]
+    assert desk.last_error(job_id)[:2] == ("terminal", "payload_invalid")
 
 
 def test_errors_keep_their_class_and_code(desk: Desk, tmp_path: Path) -> None:

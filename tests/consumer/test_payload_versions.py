@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any, ClassVar
 
+from pydantic import field_validator
+
 from outbox import enqueue_many
 from outbox_schemas import Payload, Ref
-from support.consuming import QUEUE, Desk, handler
+from support.consuming import QUEUE, Desk, Task, handler
 from support.database import Database
 
 
@@ -80,6 +82,39 @@ def test_an_upgrade_that_fails_ends_its_own_job_alone(desk: Desk) -> None:
     assert "canary" not in message
     assert desk.outcomes(bad) == ["failed"]
     assert desk.state(good) == "succeeded"
+
+
+def leaves(*_: Any) -> Any:
+    """End the process, if it could."""
+    raise SystemExit(3)
+
+
+class Leaving(Named):
+    """Its upgrade would end the process."""
+
+    version: ClassVar[int] = 2
+    upgrades: ClassVar[dict[int, Any]] = {1: leaves}
+
+
+class Checked(Task):
+    """Its validator would end the process that reads it, not the one that makes it."""
+
+    kind: ClassVar[str] = "test.checked"
+    _check = field_validator("name")(lambda name: leaves() if name == "read" else name)
+
+
+def test_a_reader_that_would_end_the_process_ends_its_job_at_once(desk: Desk) -> None:
+    """`SystemExit` of an upgrade or a validator is a defect as any other: no further try would read it better."""
+    [old] = submit(desk.database, Named(name="old"))
+    [checked] = desk.submit("made", payload=Checked)
+    desk.database.rows('UPDATE {s}.jobs SET payload = \'{"name": "read"}\' WHERE id = %s', checked)
+    desk.start(handler(payload=Leaving), handler(payload=Checked))
+    desk.done(2, "failed", timeout_s=60)
+    found = {job_id: (*desk.last_error(job_id)[:2], *desk.outcomes(job_id)) for job_id in (old, checked)}
+    assert found == {
+        old: ("terminal", "payload_upgrade_failed", "failed"),
+        checked: ("terminal", "payload_invalid", "failed"),
+    }
 
 
 def test_a_reference_to_another_content_ends_its_job_and_one_cut_short_is_tried_again(desk: Desk) -> None:

@@ -305,3 +305,25 @@ def test_abilities_carry_what_the_claim_needs() -> None:
     made = async_handler(handle, lease=7, versions={2, 1}, handler_version="v9", retry=RetryPolicy(max_attempts=4))
     found = [(one.kind, one.version, one.lease_s, one.max_attempts, one.handler_version) for one in made.abilities()]
     assert found == [("test.async_task", version, 7.0, 4, "v9") for version in (1, 2)]
+
+
+def test_a_payload_type_of_the_body_is_the_one() -> None:
+    """What a generic base was made of says nothing of a class that names its own; one that names two is refused."""
+
+    class Base(Handler[Task]):
+        abstract = True
+
+    class Own(Base):
+        payload_type = OtherTask
+
+        def handle(self, job: Any, payload: Any) -> None:
+            """Do nothing."""
+
+    class Heir(Own):
+        """Inherits all."""
+
+    assert [kind.payload_type for kind in (Base, Own, Heir)] == [Task, OtherTask, OtherTask]
+    with pytest.raises(HandlerError, match=r"Two names several payload types \(OtherTask, Task\)"):
+
+        class Two(Handler[Task]):
+            payload_type = OtherTask

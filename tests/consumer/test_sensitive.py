@@ -159,7 +159,7 @@ class OwnError(Exception):
         (AttributeError, ("terminal", "payload_invalid")),
         (OwnError, ("unknown", "OwnError")),
         (ConnectionError, ("retryable", "connection_error")),
-        (SystemExit, ("unknown", "SystemExit")),
+        (SystemExit, ("terminal", "payload_invalid")),
         (RetryableError, ("retryable", "retryable")),
         (TerminalError, ("terminal", "terminal")),
     ],
