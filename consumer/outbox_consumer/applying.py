@@ -20,6 +20,7 @@ from outbox.logs import RateLimited
 from outbox.statements import Statements
 from outbox.trouble import reason_of
 from outbox_consumer.book import Entry
+from outbox_consumer.copies import end_copy
 from outbox_consumer.errors import TransactionEndedError
 from outbox_consumer.guarded import checked_session, ended_by_itself, returned_clean
 from outbox_consumer.unfinished import refuse_unfinished
@@ -85,7 +86,10 @@ class Applier:
                 job = entry.job
                 checked = checked_session(connection, _WHERE, self._statements, job.origin)
                 with checked as session, job.inside(connection):
-                    refuse_unfinished(entry.handler.apply(session, job, result), _WHERE)
+                    try:
+                        refuse_unfinished(entry.handler.apply(session, job, result), _WHERE)
+                    finally:
+                        end_copy()
                 hit(Barrier.CONSUMER_AFTER_APPLY)
                 self._commit(entry, connection, mine)
             hit(Barrier.CONSUMER_AFTER_COMMIT)

@@ -17,6 +17,7 @@ from outbox.logs import RateLimited
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.classifying import loss_in
+from outbox_consumer.copies import end_copy
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, ending_for, overrun_ending
@@ -52,8 +53,10 @@ class Attempts:
         try:
             result = (work or handle_here)(entry)
         except BaseException as error:  # noqa: BLE001 - user code: SystemExit and KeyboardInterrupt end the attempt, not us
+            end_copy()
             self.fail(entry, error)
         else:
+            end_copy()
             self.succeed(entry, result)
         self._finish(entry)
 
@@ -68,8 +71,10 @@ class Attempts:
             else:
                 with hiding(entry.hidden):
                     result = await _async_handler(entry).handle(entry.job, payload)
+            end_copy()
             return True, _finished(entry, result)
         except BaseException as error:  # noqa: BLE001 - as above; a cancelled task is an ended attempt
+            end_copy()
             self.fail(entry, error)
             return False, None
         finally:
@@ -86,6 +91,7 @@ class Attempts:
             with hiding(entry.hidden):
                 resolved = self._applier.complete(entry, result)
         except BaseException as error:  # noqa: BLE001 - `apply` is user code
+            end_copy()
             entry.completing = False
             self.fail(entry, error)
             return
@@ -110,7 +116,9 @@ class Attempts:
             self._park(entry, error.key_id)
         else:
             with hiding(entry.hidden):
-                self._ender.put([ending_for(entry, error)])
+                ending = ending_for(entry, error)
+                end_copy()  # a retry policy may be user code
+                self._ender.put([ending])
 
     def break_off(self, entry: Entry, error: BaseException) -> None:
         """End an attempt whose bookkeeping has failed. Never raises: else its lease would be renewed for

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from outbox.logs import RateLimited
+from outbox_consumer.copies import end_copy
 from outbox_consumer.errors import RetryableError, TerminalError
 from outbox_consumer.failures import TERMINAL, THROTTLED, UNKNOWN, Reported, error_class, least_wait_s
 from outbox_consumer.handler import AnyHandler
@@ -66,11 +67,18 @@ def _badness(meaning: BaseException) -> tuple[int, float]:
     return _ORDER.get(error_class(meaning), len(_ORDER)), -least_wait_s(meaning)
 
 
+def _asked(handler: AnyHandler, error: Exception) -> Meaning | None:
+    try:
+        return handler.classify(error)
+    finally:
+        end_copy()
+
+
 def _meaning_of_one(handler: AnyHandler, error: BaseException, *, sealed: bool) -> BaseException:
     if issubclass(type(error), _SETTLED) or not isinstance(error, Exception):
         return error
     try:
-        found: Meaning | None = handler.classify(error) or known_error(error)
+        found: Meaning | None = _asked(handler, error) or known_error(error)
     except BaseException as inner:  # noqa: BLE001 - user code, or attributes of a user's exception
         what = f"{type(handler).__qualname__}.classify failed"
         _quiet.log(

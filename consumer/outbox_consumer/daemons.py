@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from outbox_consumer.copies import end_copy
+
 __all__ = ["DaemonExecutor"]
 
 P = ParamSpec("P")
@@ -66,6 +68,8 @@ def _run(future: Future[Any], fn: Callable[..., Any], args: Any, kwargs: Any) ->
     try:
         result = fn(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - as the standard executor: the future carries it
+        end_copy()
         future.set_exception(error)
     else:
+        end_copy()
         future.set_result(result)

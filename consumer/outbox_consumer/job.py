@@ -21,6 +21,7 @@ from outbox.sealing.vault import Vault
 from outbox.statements import Statements
 from outbox.writer import Origin
 from outbox_consumer.checkpoints import KeepsCheckpoints
+from outbox_consumer.copies import end_copy
 from outbox_consumer.effects.methods import CallsEffects
 from outbox_consumer.guarded import begun_step, current_transaction, guarded_session, returned_clean
 from outbox_consumer.retry import RetryPolicy
@@ -207,7 +208,10 @@ class Job(CallsEffects, KeepsCheckpoints):
             where = "job.transaction()"
             guarded = guarded_session(connection, where, self._statements, self.origin, mine)
             with guarded as session, self.inside(connection):
-                yield session
+                try:
+                    yield session
+                finally:
+                    end_copy()
 
     @property
     def origin(self) -> Origin:

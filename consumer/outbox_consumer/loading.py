@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from outbox.hiding import hidden_of
 from outbox_consumer.book import Entry
 from outbox_consumer.classifying import meaning_of
+from outbox_consumer.copies import end_copy
 from outbox_consumer.errors import RetryableError, TerminalError
 from outbox_consumer.failures import Reported, failure_of, least_wait_s
 from outbox_consumer.sealed import opened_payload
@@ -35,7 +36,7 @@ def read_payload(entry: Entry) -> Payload:
     """
     text = opened_payload(entry.claimed, entry.job, entry.handler.payload_type)
     try:
-        payload: Payload = entry.handler.load(text, entry.claimed.version)
+        payload = _loaded(entry, text)
     except ValidationError as error:
         where = "; ".join(f"{place}: {rule}" for place, rule in reasons(error))
         raise TerminalError(f"{_UNREADABLE}: {where}", code="payload_invalid") from None
@@ -47,6 +48,14 @@ def read_payload(entry: Entry) -> Payload:
         raise _without_words(entry, error) from None
     entry.hidden = hidden_of(payload)
     return payload
+
+
+def _loaded(entry: Entry, text: str) -> Payload:
+    try:
+        loaded: Payload = entry.handler.load(text, entry.claimed.version)
+    finally:
+        end_copy()
+    return loaded
 
 
 def _without_words(entry: Entry, error: BaseException) -> BaseException:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Generator
 from typing import Any
 
+from outbox_consumer.copies import end_copy
+
 __all__ = ["Rest"]
 
 
@@ -18,6 +20,8 @@ class Rest:
     def __await__(self) -> Generator[Any, Any, None]:
         waited_for = self._waited_for
         while True:
+            # Before as well: a copy that another task has made must not go on with this one.
+            end_copy()
             try:
                 try:
                     sent = yield waited_for
@@ -30,3 +34,5 @@ class Rest:
                     waited_for = self._course.send(sent)
             except StopIteration:
                 return
+            finally:
+                end_copy()

@@ -22,6 +22,7 @@ from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.broker.receiver import Receiver
 from outbox_consumer.claiming import Claimer
 from outbox_consumer.connections import Connections
+from outbox_consumer.copies import stay_in_this_process
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, overrun_ending, overrun_reason
@@ -107,6 +108,7 @@ class Consumer:
 
     def start(self) -> None:
         """Start every loop and slot."""
+        stay_in_this_process()
         for slots in self._slots.values():
             slots.start()
         for loop in self._loops.values():

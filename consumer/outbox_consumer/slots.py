@@ -13,6 +13,7 @@ from typing import Protocol
 
 from outbox_consumer.attempt import Attempts
 from outbox_consumer.book import Entry
+from outbox_consumer.copies import end_copy
 
 __all__ = ["Line", "Slots", "ThreadSlots"]
 
@@ -164,7 +165,10 @@ class ThreadSlots:
             else:
                 self._attempt(entry)
         except BaseException as error:  # noqa: BLE001 - a slot must outlive whatever a handler does to it
+            end_copy()
             self._attempts.break_off(entry, error)
+        finally:
+            end_copy()
 
     def _attempt(self, entry: Entry) -> None:
         self._attempts.run(entry)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
 from outbox_consumer.attempt import Attempts
 from outbox_consumer.book import Entry
+from outbox_consumer.copies import end_copy
 from outbox_consumer.daemons import DaemonExecutor
 from outbox_consumer.resuming import Rest
 from outbox_consumer.slots import Line
@@ -29,6 +32,16 @@ _CANCEL_WITHIN_S = 0.5
 _MIN_HELPERS = 16
 # For so long one task may start attempts before the loop's other tasks have their turn.
 _TURN_S = 0.002
+_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+
+def _stop_loops_of_a_copy() -> None:
+    """Have a forked copy leave the loop after its step: it would take the wake-ups that its parent waits for."""
+    for loop in list(_loops):
+        loop.stop()
+
+
+os.register_at_fork(after_in_child=_stop_loops_of_a_copy)
 
 
 class LoopSlots:
@@ -51,6 +64,7 @@ class LoopSlots:
         self._closed = False
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
+        _loops.add(self._loop)
         self._appliers = DaemonExecutor(size, "outbox-apply")
         # What an effect has done must be on record at once, whatever else waits.
         self._ledger = DaemonExecutor(max(size, _MIN_HELPERS), "outbox-effects")
@@ -115,7 +129,9 @@ class LoopSlots:
             try:
                 self._loop.run_forever()
             except BaseException:  # a SystemExit in a task of a handler's own ends run_forever; the others must go on
+                end_copy()
                 log.exception("a handler tried to end the event loop")
+            end_copy()
         self._held = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -173,10 +189,13 @@ class LoopSlots:
             try:
                 waited_for = course.send(None)
             except StopIteration:
+                end_copy()
                 self._ended(entry, None)
             except BaseException as error:  # noqa: BLE001 - as a task: it never reaches the others
+                end_copy()
                 self._ended(entry, error)
             else:
+                end_copy()
                 self._pass_on()
                 await self._see_through(task, entry, course, waited_for)
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -26,8 +27,13 @@ def counted_signals() -> Iterator[Requests]:
     A handler that set a `threading.Event` could deadlock with the wait that it interrupts; a number can't.
     """
     requests = Requests()
+    own = os.getpid()
 
     def count(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != own:  # a forked copy, whose maker wants it ended, as `multiprocessing` ends its workers
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+            return
         requests.count += 1
         requests.last = number
 

@@ -251,6 +251,34 @@ def leaves_a_thread(job: Any, payload: Any) -> str:
     return "left"
 
 
+def copies_itself(job: Any, payload: Any) -> str:
+    """Fork, and have each copy come back another way."""
+    codes = []
+    for way in range(3):
+        pid = os.fork()
+        if pid == 0:
+            if way == 0:
+                return "a copy"
+            logging.getLogger("mine").warning("from a copy")
+            sys.exit(5) if way == 1 else os.kill(os.getpid(), signal.SIGTERM)
+            raise TerminalError("a copy")
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return f"original {codes}"
+
+
+def copies_itself_in_c(job: Any, payload: Any) -> str:
+    """Fork as a C library does, past Python's hooks, and have the copy raise."""
+    pid = ctypes.CDLL(None).fork()
+    if pid == 0:
+        raise TerminalError("a copy")
+    return f"original {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}"
+
+
+def named(job: Any, payload: Any) -> str:
+    """Return what no other job would."""
+    return str(payload.name)
+
+
 def comes_after(job: Any, payload: Any) -> str:
     """Wait until the thread that was left behind has gone on."""
     mark(payload, "go")
@@ -262,6 +290,9 @@ def comes_after(job: Any, payload: Any) -> str:
 SCRIPTS = {
     "leaves_a_thread": leaves_a_thread,
     "comes_after": comes_after,
+    "copies_itself": copies_itself,
+    "copies_itself_in_c": copies_itself_in_c,
+    "named": named,
     "pid": pid,
     "killed": killed,
     "exits": exits,

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from outbox_consumer.copies import end_copy
 from outbox_consumer.effects.course import Ask, Course, Record
 from outbox_consumer.effects.errors import SurelyNotDone
 from outbox_consumer.errors import TerminalError
@@ -67,7 +68,13 @@ def run(course: Course, persist: Persist) -> Any:
     """Run a course on this thread."""
 
     def do(step: Record | Ask) -> Any:
-        return persist(step.run) if isinstance(step, Record) else _not_awaitable(step.what, step.run())
+        if isinstance(step, Record):
+            return persist(step.run)
+        try:
+            answer = step.run()
+        finally:
+            end_copy()
+        return _not_awaitable(step.what, answer)
 
     steps, answer, error = course.steps(), None, None
     while True:
@@ -95,8 +102,11 @@ async def run_async(course: Course, persist: Persist, ledger: Executor | None = 
         if isinstance(step, Record):
             write = partial(contextvars.copy_context().run, persist, step.run)
             return await asyncio.get_running_loop().run_in_executor(ledger, write)
-        answer = step.run()
-        return await answer if inspect.isawaitable(answer) else answer
+        try:
+            answer = step.run()
+            return await answer if inspect.isawaitable(answer) else answer
+        finally:
+            end_copy()
 
     steps, answer, error = course.steps(), None, None
     while True:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
 from queue import SimpleQueue
@@ -34,6 +34,7 @@ from outbox_consumer.attempt import handle_here
 from outbox_consumer.book import Entry
 from outbox_consumer.classifying import loss_in, meaning_of
 from outbox_consumer.connections import handler_engine
+from outbox_consumer.copies import end_copy, is_copy, stay_in_this_process
 from outbox_consumer.effects.course import Course
 from outbox_consumer.effects.declared import Declared
 from outbox_consumer.errors import TerminalError
@@ -79,7 +80,12 @@ class IsolatedJob(Job):
 
     def say(self, kind: Kind, **fields: object) -> None:
         """Tell the consumer something of this attempt. A thread that outlives it speaks of it, not of the next one."""
-        self._worker.send(json_frame(kind, lease=self._lease.token.hex, **fields))
+        self._worker.tell(json_frame(kind, lease=self.token_hex, **fields))
+
+    @property
+    def token_hex(self) -> str:
+        """What marks all that is said of this attempt: its lease's token, random and its own."""
+        return self._lease.token.hex
 
     def loss(self) -> LeaseLost:
         """Return what `check` raises of a lost lease."""
@@ -131,14 +137,21 @@ class Worker:
         try:
             self._prepare(pickle.loads(self._orders.get()))  # noqa: S301 - from our own consumer: see `frames`
         except BaseException as error:  # noqa: BLE001 - whatever importing the handler's module raised
+            end_copy()
             self.send(json_frame(Kind.FAILED, **asdict(failure_of(error)), wait_s=0.0))
             os._exit(1)
         self.send(json_frame(Kind.READY))
         while True:
             self._work(pickle.loads(self._orders.get()))  # noqa: S301 - as above
 
+    def tell(self, data: bytes) -> None:
+        """Send what is said by the way; what a forked copy says is dropped, and the copy may go on."""
+        if not is_copy():
+            self.send(data)
+
     def send(self, data: bytes) -> None:
-        """Send a frame; without a consumer there is nothing left to do."""
+        """Send a frame; without a consumer there is nothing left to do. A forked copy has nothing to send, and ends."""
+        end_copy()
         try:
             self._line.send(data)
         except OSError:
@@ -147,7 +160,7 @@ class Worker:
     def _prepare(self, hello: Hello) -> None:
         for secret in hello.secrets:
             masking.register(secret)
-        forward_to(self.send, hello.log_level)
+        forward_to(self.tell, hello.log_level)
         use_file(hello.settings.keys_file)
         self._handler: Any = hello.handler
         self._terms = hello.terms
@@ -169,11 +182,13 @@ class Worker:
         try:
             answer = self._answer(entry)
         except BaseException as error:  # noqa: BLE001 - user code: SystemExit ends the attempt, not the process
+            end_copy()
             try:
                 with hiding(entry.hidden):
                     answer = self._failure(job, error)
             except MemoryError:
                 self._end_for_memory()
+        end_copy()
         self._say_marker(job)
         self._end_at = max(self._end_at, time.monotonic() + _MARGIN_S)  # the answer must get out first
         self._job, self._busy = None, False
@@ -184,6 +199,7 @@ class Worker:
         try:
             result = handle_here(entry)
         finally:
+            end_copy()
             self._in_handler = False
         if not self._handler.has_apply():  # nobody asks for it
             result = None
@@ -194,20 +210,20 @@ class Worker:
             raise TerminalError(problem, code="result_unsendable") from error
         if len(body) > self._terms.output_bytes:
             raise Reported(over_output(self._terms.output_bytes))
-        return frame(Kind.RESULT, body)
+        return frame(Kind.RESULT, entry.lease.token.bytes + body)
 
     def _failure(self, job: IsolatedJob, error: BaseException) -> bytes:
         """Return what is told of a failed attempt: texts alone. No exception is made anew on the other side."""
         loss = loss_in(error, job.id) if job.is_lost else None
         if loss is not None:
-            return json_frame(Kind.LEASE_LOST, reason=loss.reason, refused=loss.refused)
+            return json_frame(Kind.LEASE_LOST, lease=job.token_hex, reason=loss.reason, refused=loss.refused)
         meaning = meaning_of(self._handler, error, sealed=job.vault is not None)
         failure = failure_of(error, meaning)
         if isinstance(error, KeyAwaited):  # the consumer has it, or it would not have come so far
             failure = replace(failure, error_class="retryable", code="child_lacks_key", message=_NO_KEY)
         if isinstance(error, MemoryError) and self._memory_bytes is not None:
             failure = replace(failure, error_class="retryable", code="memory_limit", message=_OUT_OF_MEMORY)
-        return json_frame(Kind.FAILED, **asdict(failure), wait_s=least_wait_s(meaning))
+        return json_frame(Kind.FAILED, lease=job.token_hex, **asdict(failure), wait_s=least_wait_s(meaning))
 
     def _listen(self) -> NoReturn:
         try:
@@ -227,14 +243,17 @@ class Worker:
             os._exit(0)  # the consumer is gone, or is done with this child; or this child is too old to be used
 
     def _hear(self, kind: Kind, body: bytes) -> None:
-        job = self._job
         if kind in {Kind.HELLO, Kind.RUN}:
             self._busy = kind is Kind.RUN
             self._orders.put(body)
-        elif job is not None and kind is Kind.TRUST:
-            job.trust_until(json.loads(body)["until"])
-        elif job is not None and kind is Kind.LOST:
-            job.mark_lost(json.loads(body)["reason"])
+        elif kind in {Kind.TRUST, Kind.LOST}:
+            fields, job = json.loads(body), self._job
+            if job is None or fields["lease"] != job.token_hex:
+                return  # of an attempt that has ended
+            if kind is Kind.TRUST:
+                job.trust_until(fields["until"])
+            else:
+                job.mark_lost(fields["reason"])
 
     def _tick(self) -> None:
         job = self._job
@@ -253,6 +272,9 @@ class Worker:
         """Take the consumer's SIGTERM: a handler that has not asked whether its lease is lost is told where it is. One
         that a supervisor sends to all processes means nothing here: the consumer waits for what runs.
         """
+        if is_copy():  # whose maker wants it ended, as `multiprocessing` ends its workers
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
         job = self._job
         if self._in_handler and job is not None and job.is_lost:
             self._in_handler = False
@@ -267,9 +289,20 @@ def main() -> NoReturn:
     """Be a child: descriptors of the socket and of the last words, and the consumer's process id, are the arguments."""
     line, last_words, consumer = (int(text) for text in sys.argv[1:4])
     del sys.argv[1:]
+    stay_in_this_process()
+    os.register_at_fork(after_in_child=lambda: _let_go(line, last_words))
     limits.die_with(consumer)
     limits.no_core()
     for descriptor in (line, last_words):  # not for what a handler starts
         os.set_inheritable(descriptor, False)
     faulthandler.enable(last_words)
     Worker(Line(socket.socket(fileno=line), _ANY_SIZE, None), last_words).serve()
+
+
+def _let_go(*descriptors: int) -> None:
+    """Take the lines to the consumer from a forked copy: it can neither answer nor leave last words."""
+    with suppress(OSError):
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for descriptor in descriptors:
+            os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)

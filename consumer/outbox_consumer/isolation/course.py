@@ -5,6 +5,7 @@ waited for once the lease is lost.
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import time
 from collections.abc import Callable
@@ -24,9 +25,13 @@ from outbox_schemas import LeaseLost
 
 __all__ = ["Course", "Patience"]
 
+log = logging.getLogger("outbox.consumer")
+
 _TICK_S = 0.1
 # They name its lease.
 _OF_AN_ATTEMPT = frozenset({Kind.PROGRESS, Kind.FENCE, Kind.EFFECT})
+_ANSWERS = frozenset({Kind.RESULT, Kind.FAILED, Kind.LEASE_LOST})
+_TOKEN_BYTES = 16
 
 Patience = Callable[[], tuple[float, float]]
 """How many seconds after it was told of the lease's loss a handler is interrupted, and killed."""
@@ -44,6 +49,7 @@ class Course:
         self._reason = ""
         self._interrupted = False
         self._logged = 0
+        self._out_of_step = False
 
     def run(self) -> Any:
         """Have the child run the attempt, and return the handler's result.
@@ -64,6 +70,7 @@ class Course:
                 gone = child.gone()
                 answers = [found for found in child.listen(0 if gone else _TICK_S) if not self._heard(*found)]
                 if answers:
+                    self._out_of_step |= len(answers) > 1
                     return self._answer(*answers[0])
                 if gone:
                     raise self._lost() if entry.job.is_lost else Reported(child.failure())
@@ -75,14 +82,19 @@ class Course:
             entry.job.hold_open(0)
 
     def _heard(self, kind: Kind, body: bytes) -> bool:
-        """Take what is said by the way; False if it is the answer."""
+        """Take what is said by the way; False if it is the answer. What belongs to another attempt counts for nothing,
+        and a process that answers for one is not used again.
+        """
         job = self._entry.job
         if kind is Kind.LOG:
             self._logged += len(body)
             take(body, str(job.id))
             return True
-        if kind not in _OF_AN_ATTEMPT:
+        if kind in _ANSWERS and self._is_own(kind, body):
             return False
+        if kind not in _OF_AN_ATTEMPT:
+            self._note_out_of_step()
+            return True
         fields = json.loads(body)
         if fields["lease"] != self._entry.lease.token.hex:
             return True  # from a thread that an earlier attempt has left behind
@@ -94,12 +106,25 @@ class Course:
             job.note_effect(fields["name"])
         return True
 
+    def _is_own(self, kind: Kind, body: bytes) -> bool:
+        token = self._entry.lease.token
+        if kind is Kind.RESULT:
+            return body.startswith(token.bytes)
+        return bool(json.loads(body)["lease"] == token.hex)
+
+    def _note_out_of_step(self) -> None:
+        if not self._out_of_step:
+            log.warning(
+                "a handler's process answers for an attempt that it doesn't run", extra={"pid": self._child.pid}
+            )
+        self._out_of_step = True
+
     def _answer(self, kind: Kind, body: bytes) -> Any:
         entry = self._entry
-        self._child.answered = True
+        self._child.answered = not self._out_of_step
         if kind is Kind.RESULT:
             try:
-                return pickle.loads(body)  # noqa: S301 - from our own child: see `frames`
+                return pickle.loads(body[_TOKEN_BYTES:])  # noqa: S301 - from our own child: see `frames`
             except Exception as error:
                 problem = f"the result can't be read here: {type(error).__name__}; return plain data"
                 raise TerminalError(problem, code="result_unsendable") from error
@@ -108,7 +133,7 @@ class Course:
             entry.job.mark_lost(fields["reason"])
             raise LeaseLost(entry.job.id, entry.job.attempt, fields["reason"], refused=fields["refused"])
         # What an exhausted process still holds is its own affair; it is not used again.
-        self._child.answered = fields["code"] not in {"memory_limit", "MemoryError"}
+        self._child.answered &= fields["code"] not in {"memory_limit", "MemoryError"}
         failure = Failure(
             fields["error_class"],
             fields["code"],
@@ -133,11 +158,11 @@ class Course:
             entry.job.check()
         except LeaseLost as error:
             self._told_at, self._reason = now, error.reason
-            self._tell(json_frame(Kind.LOST, reason=error.reason))
+            self._tell(json_frame(Kind.LOST, lease=entry.lease.token.hex, reason=error.reason))
         else:
             if entry.trusted_until != self._trusted_until:
                 self._trusted_until = entry.trusted_until
-                self._tell(json_frame(Kind.TRUST, until=entry.trusted_until))
+                self._tell(json_frame(Kind.TRUST, lease=entry.lease.token.hex, until=entry.trusted_until))
 
     def _press(self, waited_s: float) -> None:
         interrupt_s, kill_s = self._patience()

@@ -114,8 +114,11 @@ class Child:
         return [] if frames is None else list(frames)
 
     def clear(self) -> None:
-        """Forget what it has printed so far."""
+        """Forget what it has printed so far, and any last words that were not its end."""
         self._drain()
+        if not self.gone():
+            with suppress(OSError):
+                os.read(self._last_words, _LAST_WORDS)
         self.printed = 0
 
     def gone(self) -> bool:
