@@ -17,7 +17,7 @@ from outbox.logs import RateLimited
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.classifying import loss_in
-from outbox_consumer.copies import end_copy
+from outbox_consumer.copies import end_any_copy, end_copy
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, ending_for, overrun_ending
@@ -53,10 +53,10 @@ class Attempts:
         try:
             result = (work or handle_here)(entry)
         except BaseException as error:  # noqa: BLE001 - user code: SystemExit and KeyboardInterrupt end the attempt, not us
-            end_copy()
+            end_any_copy()
             self.fail(entry, error)
         else:
-            end_copy()
+            end_any_copy()
             self.succeed(entry, result)
         self._finish(entry)
 
@@ -71,10 +71,10 @@ class Attempts:
             else:
                 with hiding(entry.hidden):
                     result = await _async_handler(entry).handle(entry.job, payload)
-            end_copy()
+            end_any_copy()
             return True, _finished(entry, result)
         except BaseException as error:  # noqa: BLE001 - as above; a cancelled task is an ended attempt
-            end_copy()
+            end_any_copy()
             self.fail(entry, error)
             return False, None
         finally:

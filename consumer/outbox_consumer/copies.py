@@ -10,15 +10,16 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-__all__ = ["end_copy", "is_copy", "stay_in_this_process"]
+__all__ = ["end_any_copy", "end_copy", "is_copy", "stay_in_this_process"]
 
 _home: int | None = None
+_copied = False
 
 
 def stay_in_this_process() -> None:
     """Take this process for the worker's own. A fork of it is a copy, until it starts a worker itself."""
-    global _home  # noqa: PLW0603 - a fact about the process
-    _home = os.getpid()
+    global _home, _copied  # noqa: PLW0603 - facts about the process
+    _home, _copied = os.getpid(), False
 
 
 def is_copy() -> bool:
@@ -30,10 +31,25 @@ def end_copy() -> None:
     """End this process at once if it is a copy: to be called wherever user code comes back, by return or exception.
 
     Nothing is flushed and no `finally` runs: they belong to the worker. Whoever waits for the copy gets its exit
-    code as Python would give it: that of a `SystemExit`, 1 after another exception, 0 after a return.
+    code as Python would give it: that of a `SystemExit`, 1 after another exception, 0 after a return. Costs next to
+    nothing, but doesn't know a copy that a C library has made past Python.
     """
-    if _home is not None and os.getpid() != _home:
+    if _copied:
         _end(sys.exc_info()[1])
+
+
+def end_any_copy() -> None:
+    """Do as `end_copy` whoever made the copy, at the price of a system call: once for each attempt."""
+    if is_copy():
+        _end(sys.exc_info()[1])
+
+
+def _note_copy() -> None:
+    global _copied  # noqa: PLW0603 - as above
+    _copied = _home is not None
+
+
+os.register_at_fork(after_in_child=_note_copy)
 
 
 def _end(error: BaseException | None) -> NoReturn:

@@ -34,7 +34,7 @@ from outbox_consumer.attempt import handle_here
 from outbox_consumer.book import Entry
 from outbox_consumer.classifying import loss_in, meaning_of
 from outbox_consumer.connections import handler_engine
-from outbox_consumer.copies import end_copy, is_copy, stay_in_this_process
+from outbox_consumer.copies import end_any_copy, is_copy, stay_in_this_process
 from outbox_consumer.effects.course import Course
 from outbox_consumer.effects.declared import Declared
 from outbox_consumer.errors import TerminalError
@@ -137,7 +137,7 @@ class Worker:
         try:
             self._prepare(pickle.loads(self._orders.get()))  # noqa: S301 - from our own consumer: see `frames`
         except BaseException as error:  # noqa: BLE001 - whatever importing the handler's module raised
-            end_copy()
+            end_any_copy()
             self.send(json_frame(Kind.FAILED, **asdict(failure_of(error)), wait_s=0.0))
             os._exit(1)
         self.send(json_frame(Kind.READY))
@@ -151,7 +151,7 @@ class Worker:
 
     def send(self, data: bytes) -> None:
         """Send a frame; without a consumer there is nothing left to do. A forked copy has nothing to send, and ends."""
-        end_copy()
+        end_any_copy()
         try:
             self._line.send(data)
         except OSError:
@@ -182,13 +182,13 @@ class Worker:
         try:
             answer = self._answer(entry)
         except BaseException as error:  # noqa: BLE001 - user code: SystemExit ends the attempt, not the process
-            end_copy()
+            end_any_copy()
             try:
                 with hiding(entry.hidden):
                     answer = self._failure(job, error)
             except MemoryError:
                 self._end_for_memory()
-        end_copy()
+        end_any_copy()
         self._say_marker(job)
         self._end_at = max(self._end_at, time.monotonic() + _MARGIN_S)  # the answer must get out first
         self._job, self._busy = None, False
@@ -199,7 +199,7 @@ class Worker:
         try:
             result = handle_here(entry)
         finally:
-            end_copy()
+            end_any_copy()
             self._in_handler = False
         if not self._handler.has_apply():  # nobody asks for it
             result = None
