@@ -18,7 +18,7 @@ _copied = False
 
 def stay_in_this_process() -> None:
     """Take this process for the worker's own. A fork of it is a copy, until it starts a worker itself."""
-    global _home, _copied  # noqa: PLW0603 - facts about the process
+    global _home, _copied
     _home, _copied = os.getpid(), False
 
 
