@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from outbox.logs import TextFormatter
-from outbox_consumer import LeaseLost, RetryableError, TerminalError
+from outbox_consumer import LeaseLost, RetryableError, RetryPolicy, TerminalError, telling
 from outbox_consumer.job import Job
 from support.consuming import Desk, Hints, NewTask, handler
 from support.waiting import until
@@ -76,6 +77,22 @@ def test_an_error_without_a_text_is_its_class_alone(desk: Desk, caplog: pytest.L
     desk.submit("a")
     desk.done(1)
     assert [fact["reason"] for fact in facts(caplog, "attempt failed; trying again")] == ["TimeoutError"]
+
+
+def test_what_was_left_out_is_told_while_the_consumer_runs(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of a job's tries is in the log soon, although no other failure follows."""
+    monkeypatch.setattr(telling, "_EVERY_S", 2.0)
+
+    def handle(job: Job, _payload: Any) -> None:
+        if job.attempt < 4:
+            raise RetryableError("no", code="busy")
+
+    desk.start(handler(handle, retry=RetryPolicy(base=timedelta(milliseconds=1))))
+    desk.submit("a")
+    desk.done(1)
+    until(lambda: facts(caplog, "attempt failed")[-1:] and facts(caplog, "attempt failed")[-1]["attempt"] == 3)
 
 
 def test_codes_without_end_share_one_limit(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

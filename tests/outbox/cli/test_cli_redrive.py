@@ -74,6 +74,14 @@ def test_a_preview_ends_with_the_command_that_does_it(run: Any, database: Databa
     assert "no failed or cancelled job is chosen" in run("dead", "preview", "--older-than", "90m")[1]
 
 
+def test_a_module_that_cannot_be_imported_says_what_to_do(run: Any) -> None:
+    """As `outbox consume` does, before a server is asked for."""
+    code, _, errors = run("dead", "redrive", uuid4(), "--acknowledge", "x", "--module", "no_such_module", *WHO)
+    assert code == 2
+    assert "can't import 'no_such_module'" in errors
+    assert "run where it is importable, or set PYTHONPATH" in errors
+
+
 def test_redrive_needs_a_choice_an_acknowledgement_and_who(run: Any, database: Database) -> None:
     """Each of them is asked for before a server is; nothing is changed."""
     (job,) = dead(database)
