@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import click
 from sqlalchemy import func, select
 
+from outbox.cli.amounts import Amount
 from outbox.cli.failures import FAILED
 from outbox.cli.groups import Group
 from outbox.cli.output import is_json, json_option, load_settings, show
@@ -48,7 +49,7 @@ def db() -> None:
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0, 86_400),
+    type=Amount(0, 86_400),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
@@ -57,7 +58,7 @@ def db() -> None:
 @click.option(
     "--lock-timeout",
     "lock_timeout_s",
-    type=click.FloatRange(0.01, 600),
+    type=Amount(0.01, 600),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

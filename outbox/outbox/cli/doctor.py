@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from outbox.cli.amounts import Amount
 from outbox.cli.failures import FAILED
 from outbox.cli.output import json_option, pass_settings, show
 from outbox.doctor import Disorder, Limits, Mended, Report, examine, mend
@@ -29,7 +30,7 @@ APPLICATION = "outbox-doctor"
 @click.option(
     "--within",
     "within_s",
-    type=click.FloatRange(1, 86_400),
+    type=Amount(1, 86_400),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

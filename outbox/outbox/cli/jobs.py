@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from outbox.cli.amounts import Amount
 from outbox.cli.attempts import history_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines, member_lines
@@ -46,7 +47,7 @@ def jobs() -> None:
 @click.option(
     "--search",
     "within_s",
-    type=click.FloatRange(0, 600),
+    type=Amount(0, 600),
     default=0.2,
     show_default=True,
     metavar="SECONDS",

@@ -7,10 +7,11 @@ when they are needed; one that can't be imported stands there all the same and s
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points, version
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,11 +20,13 @@ import click
 from outbox.cli.failures import INTERRUPTED, READER_GONE, USAGE, exit_code, report
 from outbox.cli.groups import Group
 from outbox.cli.output import CONFIG_KEY, json_option, show
-from outbox.masking import install_excepthook, masked_line
+from outbox.cli.streams import OutputLost, let_go_of_stdout, take_streams
+from outbox.masking import install_excepthook, masked_line, printable
 
 __all__ = ["cli", "main", "run"]
 
 COMMANDS = "outbox.commands"
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 DISTRIBUTION = "outbox-relay"
 
 # Which extra brings what a command needs. Commands of other distributions say so by themselves.
@@ -45,6 +48,7 @@ Exit codes:
   2    wrong usage, settings or handlers, or a missing extra; nothing was done
   3    a server can't be reached
   4    an unexpected error: a defect; --debug shows the traceback
+  5    the output can't be written (no room, or stdout is closed); what was asked may have been done
   130  interrupted (Ctrl-C)
   141  the reader of the output went away
 """
@@ -147,16 +151,28 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     debug = "--debug" in arguments
     try:
+        _check_text(arguments)
         code = _invoke(list(arguments))
         sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        return _reader_gone()
+        let_go_of_stdout()
+        return READER_GONE
     except Exception as error:  # noqa: BLE001 - the last stop: every error becomes a line and an exit code
-        report(error, as_json=as_json, debug=debug)
+        if isinstance(error, OutputLost):
+            let_go_of_stdout()
+        with suppress(OSError):  # the exit code tells it, too
+            report(error, as_json=as_json, debug=debug)
         return exit_code(error)
     return code
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Refuse what neither the database nor JSON can hold: bytes that are no text in the locale's encoding, and NUL."""
+    for number, argument in enumerate(arguments, 1):
+        if _NO_TEXT.search(argument):
+            raise click.UsageError(f"argument {number} ({printable(argument, 60)}) is not text: give it in UTF-8")
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -175,14 +191,5 @@ def _invoke(arguments: list[str]) -> int:
 def main() -> NoReturn:
     """Run the program `outbox`."""
     install_excepthook()
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that lacks a character gets its escape instead of a crash.
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    take_streams()
     sys.exit(run(sys.argv[1:]))
-
-
-def _reader_gone() -> int:
-    """Point stdout away from the closed pipe, or the interpreter's last flush would complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return READER_GONE
