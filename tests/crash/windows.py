@@ -64,6 +64,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "keep_once": _CALLERS,
         "keep_walk": _PURGE,
         "mend_checkpoints_orphaned": _MENDED,
+        "mend_clock_went_back": _MENDED,
         "mend_dead_letters": _MENDED,
         "mend_outbox_row": _MENDED,
         "mend_owe": _MENDED,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
 
 from outbox.doctor import CHECKS, Limits, Report, examine, mend
-from outbox.ending import complete
+from outbox.ending import complete, retry
 from outbox.keeping import recover_leases
 from outbox.link import Link
 from outbox_schemas import NameRefused
 from support.database import Database
 from support.doctoring import Planter, codes, planted
 from support.invariants import check_invariants
-from support.jobs import release_all, running, submit, take
+from support.jobs import BROKEN, release_all, running, submit, take
 from support.waiting import until
 
 _WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -130,3 +131,29 @@ def test_who_and_why_are_checked_first(database: Database) -> None:
     for by, reason in (("", "r"), ("a", ""), ("a\x1b", "r")):
         with pytest.raises(NameRefused):
             mend(engine, by=by, reason=reason, schema=database.schema)
+
+
+def test_what_waits_for_a_clock_that_went_back_is_due_now(database: Database, link: Link) -> None:
+    """Submitted or retried while the clock was ahead: found, made due, audited. What was asked for stays."""
+    engine = database.engine(pool_size=1)
+    asked_for = database.value("SELECT {s}.clock() + interval '1 day'")
+    database.clock.advance(3 * 86_400)
+    [again] = running(database, link)
+    retry(link, [(again.lease, BROKEN, 900)])
+    retried, fresh = again.lease.job_id, submit(database)[0]
+    submit(database, run_at=asked_for)
+    submit(database, run_at=asked_for + timedelta(days=9))
+    database.clock.advance(-3 * 86_400)
+    submit(database, run_at=asked_for)
+    report = examine(engine, schema=database.schema)
+    found = {item.check.code: {case.subject for case in item.cases} for item in report.disorders}
+    assert found["clock_went_back"] == {str(retried), str(fresh)}
+    _, done = mend(engine, by="ops", reason="ntp", schema=database.schema)
+    assert [(item.code, set(item.job_ids)) for item in done] == [("clock_went_back", {retried, fresh})]
+    audited = database.rows("SELECT subject, detail ? 'run_at_was' FROM {s}.audit WHERE action = 'doctor.mend'")
+    assert dict(audited) == {str(retried): True, str(fresh): True}
+    assert mend(engine, by="ops", reason="again", schema=database.schema)[1] == []
+    assert {hint.job_id for hint in release_all(link)} == {retried, fresh}
+    assert len(complete(link, [item.lease for item in take(link, [retried, fresh])])) == 2
+    due = database.rows("SELECT run_at FROM {s}.jobs WHERE state = 'ready' ORDER BY run_at")
+    assert [row[0] for row in due] == [asked_for, asked_for, asked_for + timedelta(days=9)]

@@ -86,7 +86,7 @@ def test_an_older_doctor_mends_nothing_of_a_newer_release(database: Database, sn
     }
     assert found == {"schema_differs"}
     given = {"code": "x", "actor": "a", "reason": "r", "job_ids": [snoozed]}
-    for statement in ("mend_owe_nothing", "mend_outbox_row", "mend_owe", "mend_dead_letters"):
+    for statement in ("mend_owe_nothing", "mend_outbox_row", "mend_owe", "mend_dead_letters", "mend_clock_went_back"):
         assert link.run(statement, **given) == []
     database.rows("UPDATE {s}.outbox_schema_version SET version_num = '9999'")
     database.rows("DELETE FROM {s}.outbox WHERE job_id = %s", submit(database)[0])

@@ -182,6 +182,14 @@ def planted(database: Database, link: Link) -> Planter:
         f"UPDATE {{s}}.jobs SET run_at = {held} id = %s",
         OWE + f"due_at = {held} job_id = %s",
     )
+    ahead = "now() + interval '3 days'"
+    job = ready()
+    plant(
+        "clock_went_back",
+        job,
+        f"UPDATE {{s}}.jobs SET run_at = {ahead}, created_at = {ahead} WHERE id = %s",
+        OWE + f"due_at = {ahead} WHERE job_id = %s",
+    )
     # At the end: whatever makes another job run releases all hints that are due.
     [later] = submit(database, run_at=database.value("SELECT {s}.clock() + interval '1 day'"))
     plant("due_too_early", later, OWE + "due_at = now(), order_key = now() WHERE job_id = %s")
