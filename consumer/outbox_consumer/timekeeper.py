@@ -22,6 +22,8 @@ from outbox_consumer.refusals import Refusals
 __all__ = ["Timekeeper"]
 
 _EVERY_S = 0.5
+# Where a turn has ended by its time with more to do.
+_SOON_S = 0.05
 # With the pause above that is less than the five seconds within which an expired lease is taken back without a relay.
 _RARELY_S = 4.4
 _LONGEST_PAUSE_S = 10.0
@@ -79,6 +81,7 @@ class Timekeeper:
             try:
                 more = any([self._repeat(self._recover), self._repeat(expire_deadlines), self._close_sets()])
                 kept_at = began
+                pause_s = _SOON_S if more else _EVERY_S
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = max(trouble.report(error), _EVERY_S)

@@ -43,12 +43,14 @@ class JoinWatch:
         self._after = _BEGINNING
         self._moved: list[UUID] = []
         self._place = _FIRST
+        self._ready: list[UUID] = []
         self._windows = Portion(_WINDOW, least=_LEAST, aim_s=_AIM_S)
         self._sets = Portion(_SETS, least=_LEAST, aim_s=_AIM_S)
         self._members = Portion(_MEMBERS, least=_LEAST, aim_s=_AIM_S)
         self._all_at = 0.0
         self._all_after = _FIRST
         self._busy = False
+        self._trouble: QueryCanceled | None = None
 
     @property
     def busy(self) -> bool:
@@ -61,23 +63,40 @@ class JoinWatch:
         Wherever a turn ends, by its time or by an error, the next one goes on behind it: no piece keeps others waiting.
         What was noted of a set's members counts from then on, so it is kept, whatever fails later.
         """
-        self._busy = worked = False
+        started = self._turn(link)
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None and not started:  # else that must be told; the piece has its turn again
+            raise trouble
+        return started
+
+    def _turn(self, link: Link) -> int:
+        worked = is_over = False
         started = looks = 0
         until = time.monotonic() + _TURN_S
-        while self._moved or looks == 0 or (looks < _WINDOWS and self._after != _BEGINNING):
+        while not is_over:
+            is_over = time.monotonic() > until
             try:
-                if self._moved:
+                # Together, since most of the cost is the statement's own, and a large set is looked at by itself.
+                if self._ready and (is_over or len(self._ready) >= self._sets.size):
                     worked = True
                     started += self._close_piece(link)
-                else:
+                elif is_over and (worked or looks):
+                    break
+                elif self._moved:
+                    worked = True
+                    self._see_piece(link)
+                elif looks == 0 or (looks < _WINDOWS and self._after != _BEGINNING):
                     looks += self._look(link)
-            except QueryCanceled:
-                if not started:  # else that must be told; the piece has its turn again
-                    raise
-            if time.monotonic() > until:
-                self._busy = worked or bool(self._moved)
-                return started
-        self._note_others(link)
+                elif self._ready:
+                    started += self._close_piece(link)
+                else:
+                    self._note_others(link)
+                    break
+            except QueryCanceled as error:
+                self._trouble = error
+                if not self._ready:
+                    break
+        self._busy = self._trouble is None and is_over and (worked or bool(self._moved or self._ready))
         return started
 
     def _look(self, link: Link) -> bool:
@@ -95,8 +114,8 @@ class JoinWatch:
         self._moved = [row.job_id for row in rows if row.moved]
         return True
 
-    def _close_piece(self, link: Link) -> int:
-        """Note what has become of some members of the next sets that have moved, and close those that are complete.
+    def _see_piece(self, link: Link) -> None:
+        """Note what has become of some members of the next sets that have moved, and which of the sets are looked at.
 
         A piece that takes too long is tried again at once, smaller; the smallest is left for the next round of looks.
         """
@@ -109,12 +128,12 @@ class JoinWatch:
             if smallest:
                 raise
             self._moved, self._place = piece + self._moved, place
-            return 0
+            return
         looked_at = piece if end is None else [join_id for join_id in piece if join_id < end[0]]
         self._moved = piece[len(looked_at) :] + self._moved
         self._place = end or _FIRST
+        self._ready += looked_at
         hit(Barrier.SETS_AFTER_LOOK)
-        return self._close(link, looked_at) if looked_at else 0
 
     def _see(self, link: Link, join_ids: list[UUID], after: tuple[UUID, UUID]) -> tuple[UUID, UUID] | None:
         """Note what has become of the members behind a place, and return where the look ended; None: none are left."""
@@ -124,14 +143,18 @@ class JoinWatch:
         rows = _ask(link, self._members, window, "see_members", **asked)
         return (rows[0].join_id, rows[0].job_id) if rows and rows[0].looked_at == window else None
 
-    def _close(self, link: Link, join_ids: list[UUID]) -> int:
-        smallest = len(join_ids) <= _LEAST
+    def _close_piece(self, link: Link) -> int:
+        """Close those that are complete of the next sets that are looked at, and return how many jobs are due by it. As
+        above where that takes too long.
+        """
+        piece, self._ready = self._ready[: self._sets.size], self._ready[self._sets.size :]
+        smallest = len(piece) <= _LEAST
         try:
-            closed = _ask(link, self._sets, len(join_ids), "close_joins", join_ids=join_ids, held_at=HELD)
+            closed = _ask(link, self._sets, len(piece), "close_joins", join_ids=piece, held_at=HELD)
         except QueryCanceled:
             if smallest:
                 raise
-            self._moved, self._place = join_ids + self._moved, _FIRST
+            self._ready = piece + self._ready
             return 0
         if closed:
             hit(Barrier.SETS_AFTER_CLOSE)

@@ -39,7 +39,11 @@ DEPTHS_WITHIN_S = 5.0
 RARELY_S = 0.9
 HINTS_PAUSE_S = 20.0
 
-Step = Callable[[Link], None]
+# Where a step has ended by its time with more to do, the next sweep comes then.
+SOON_S = 0.05
+
+Step = Callable[[Link], bool | None]
+"""Does what is due, and tells whether there is more to do at once."""
 
 
 def _nothing() -> None:
@@ -74,22 +78,25 @@ class Keeper:
         self._link = link
         self._steps = [(step, Trouble(name, settings.connect_backoff_max_s, logger=LOGGER)) for step in steps]
         self._every_s = settings.sweep_every_s
+        self._more = False
         self._stop = stop
 
     def run(self) -> None:
         """Sweep until `stop` is set."""
         try:
             while not self._stop.is_set():
-                self._stop.wait(max(self._every_s, self.sweep()))
+                pause_s = self.sweep()
+                self._stop.wait(max(min(SOON_S, self._every_s) if self._more else self._every_s, pause_s))
         finally:
             self._link.close()
 
     def sweep(self) -> float:
         """Run each step once and return how long the failures among them want to pause, in seconds."""
         pause_s = 0.0
+        self._more = False
         for step, trouble in self._steps:
             try:
-                step(self._link)
+                self._more = bool(step(self._link)) or self._more
                 trouble.over()
             except Exception as error:  # noqa: BLE001 - one step's failure must not stop the others
                 pause = trouble.report(error)
@@ -131,10 +138,10 @@ def _deadline_step(counters: Counters) -> Step:
     cadence = Cadence(least_pause_s=RARELY_S)
     more = False
 
-    def deadlines(link: Link) -> None:
+    def deadlines(link: Link) -> bool:
         nonlocal more
         if not (more or cadence.due):
-            return
+            return False
         more = False
         until = time.monotonic() + TURN_S
         for _ in range(MAX_BATCHES):
@@ -144,10 +151,11 @@ def _deadline_step(counters: Counters) -> Step:
             if expired:
                 hit(Barrier.RELAY_AFTER_EXPIRY)
             if expired < BATCH:
-                return
+                return False
             if time.monotonic() > until:
                 break
         more = True
+        return more
 
     return deadlines
 
@@ -157,14 +165,15 @@ def _set_step(counters: Counters, owed: Callable[[], None]) -> Step:
     cadence = Cadence(least_pause_s=RARELY_S)
     watch = JoinWatch()
 
-    def sets(link: Link) -> None:
+    def sets(link: Link) -> bool:
         if not (watch.busy or cadence.due):
-            return
+            return False
         with cadence.full_look():
             started = watch.close(link)
         counters.add("started_by_sets", started)
         if started:
             owed()
+        return watch.busy
 
     return sets
 

@@ -143,6 +143,82 @@ def test_a_server_that_can_do_less_in_time_is_asked_for_less(
     assert started == database.count("joins WHERE outcome = 'started'") == 6
 
 
+@pytest.mark.parametrize("statement", ["moved_joins", "see_members", "close_joins"])
+def test_a_server_that_is_quick_again_is_asked_for_more_again(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """What was made small for a while grows back to what it was at first, for each of the statements."""
+    for name, value in (("_LEAST", 2), ("_WINDOW", 12), ("_MEMBERS", 12), ("_SETS", 12), ("_AIM_S", 600.0)):
+        monkeypatch.setattr(join_keeping, name, value)
+    asked: list[int] = []
+    is_slow = True
+
+    def too_much(name: str, given: dict[str, Any]) -> bool:
+        if name != statement:
+            return False
+        asked.append(int(given.get("window", len(given.get("join_ids", [])))))
+        return is_slow and asked[-1] > 3
+
+    watch = JoinWatch()
+    for round_ in range(2):
+        key = f"r{round_}"
+        claimed = running(database, link, 3)
+        for number in range(12):
+            wait_for(database, ids_of(claimed), OtherNote(key=f"{key}-{number}"))
+        complete(link, [item.lease for item in claimed])
+        while database.count("joins WHERE closed_at IS NULL"):
+            with suppress(QueryCanceled):
+                watch.close(slow(link, too_much))
+        if is_slow:
+            assert (max(asked), min(asked)) == (12, 2)
+            is_slow = False
+    for _ in range(4):
+        watch._all_at = float("inf")
+        watch.close(slow(link, too_much))
+    portion = {"moved_joins": watch._windows, "see_members": watch._members, "close_joins": watch._sets}[statement]
+    assert portion.size == 12
+
+
+def test_large_sets_are_closed_together(database: Database, link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets that are looked at one by one, each being a piece or more, take one statement more and not one each."""
+    monkeypatch.setattr(join_keeping, "_MEMBERS", 2)
+    monkeypatch.setattr(join_keeping, "_TURN_S", 60.0)
+    complete_sets(database, link, 4, members=5)
+    asked: list[str] = []
+
+    def note(name: str, _given: dict[str, Any]) -> bool:
+        asked.append(name)
+        return False
+
+    assert JoinWatch().close(slow(link, note)) == 4
+    assert asked.count("see_members") >= 10
+    assert asked.count("close_joins") == 1
+
+
+def test_a_turn_closes_what_is_ready_as_it_ends(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one statement beyond its time, however many sets wait for it and however slow that is; an error comes out."""
+    monkeypatch.setattr(join_keeping, "_TURN_S", -1.0)
+    monkeypatch.setattr(join_keeping, "_SETS", 2)
+    waiting = complete_sets(database, link, 6)
+    watch, asked = JoinWatch(), []
+    first = UUID(int=0)
+    link.run("see_members", join_ids=waiting, held_at=HELD, after_join=first, after_member=first, window=100)
+    watch._ready = sorted(waiting)
+
+    def too_much(name: str, _given: dict[str, Any]) -> bool:
+        asked.append(name)
+        return name == "close_joins" and asked.count(name) == 1
+
+    with pytest.raises(QueryCanceled):
+        watch.close(slow(link, too_much))
+    assert not watch.busy, "trouble has pauses of its own"
+    assert [watch.close(slow(link, too_much)) for _ in range(2)] == [2, 2]
+    assert watch.busy
+    assert [name for name in asked if name != "limit_statements"] == ["close_joins"] * 3
+
+
 def test_a_piece_that_cannot_be_done_holds_up_no_other(
     database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,24 @@ def test_failing_step_does_not_stop_the_others(database, settings, submit, caplo
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_a_sweep_that_has_left_something_is_followed_at_once(database, settings) -> None:
+    """Whichever of the steps says so, and though its neighbours say nothing; else the usual pause is kept."""
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            """Note the pause, and stop after three."""
+            pauses.append(timeout)
+            if len(pauses) == 3:
+                self.set()
+            return self.is_set()
+
+    pauses: list[float | None] = []
+    answers = iter([True, False, True])
+    steps = [lambda _link: next(answers), lambda _link: None]
+    Keeper("t", database.link(), steps, settings.relay, stop=Stop()).run()
+    assert pauses == [keeper_module.SOON_S, settings.relay.sweep_every_s, keeper_module.SOON_S]
+
+
 def test_more_expired_leases_than_one_batch_are_recovered_in_one_sweep(database, settings, submit) -> None:
     """A fleet that died at once is recovered at once."""
     ids = submit(1100)
