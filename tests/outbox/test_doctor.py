@@ -15,10 +15,12 @@ from outbox.ending import complete
 from outbox.leasing import claim
 from outbox.link import Link
 from outbox.reasons import NO_HANDLER
+from outbox.redrive_operations import steer_redrive
 from outbox.statements import statements_for
 from support.database import Database
 from support.doctoring import Planter, codes, planted, subjects, traffic
 from support.jobs import ABILITIES, WORKER, Note, notes, release_all, running, submit
+from support.redrives import begin, dead, turn
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 MENDED = {check.code for check in CHECKS if check.mend is not None}
@@ -57,7 +59,7 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
     assert len({check.code for check in CHECKS}) == len(CHECKS) >= 30
     # Each of these has a test of its own below.
     others = {"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "no_relay", "horizon_held", "clock_skew"}
-    others |= {"settings_changed", "guard_missing", "schema_differs"}
+    others |= {"redrive_overdue", "settings_changed", "guard_missing", "schema_differs"}
     assert {check.code for check in CHECKS if check.walk is None} == others
 
 
@@ -114,6 +116,28 @@ def test_a_complete_set_whose_job_still_waits_is_told(
     assert "set_overdue" not in codes(asked())
     database.rows("UPDATE {s}.jobs SET finished_at = finished_at - interval '1 hour' WHERE id = %s", ids[1])
     assert subjects(asked())["set_overdue"] == {str(waiting.id)}
+
+
+def test_a_redrive_whose_turn_does_not_come_is_told(
+    database: Database, link: Link, asked: Callable[..., Report]
+) -> None:
+    """One that somebody's transaction holds gets none, though a relay runs; one that waits for its pace is as it is."""
+    traffic(database, link)
+    engine = database.engine(poolclass=sa.NullPool)
+    dead(database, link, 2)
+    database.rows("UPDATE {s}.redrive_operations SET next_at = 'infinity'")  # those of the traffic
+    operation = begin(engine, rate=1)
+    assert "redrive_overdue" not in codes(asked())
+    database.rows("UPDATE {s}.redrive_operations SET next_at = next_at - interval '2 min'")
+    with engine.begin() as connection:
+        steer_redrive(connection, operation, "pause", by="me", reason="x", schema=database.schema)
+        assert turn(link) is None
+        assert subjects(asked())["redrive_overdue"] == {str(operation)}
+        connection.rollback()
+    assert turn(link) is not None
+    assert "redrive_overdue" not in codes(asked())
+    database.rows("UPDATE {s}.redrive_operations SET state = 'paused', next_at = next_at - interval '2 min'")
+    assert "redrive_overdue" not in codes(asked())
 
 
 def test_a_set_whose_job_is_gone_is_told(database: Database, link: Link, asked: Callable[..., Report]) -> None:

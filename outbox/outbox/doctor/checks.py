@@ -238,6 +238,12 @@ _SURROUNDINGS = (
         "a job waits for one to succeed that is not there",
         "cancel it, and submit its work anew",
     ),
+    Check(
+        "redrive_overdue",
+        Severity.WARNING,
+        "a redrive's turn was due long ago",
+        "see that a relay runs and reaches the database, and that no open transaction holds the redrive",
+    ),
     Check("no_relay", Severity.WARNING, "work waits, and no relay was seen lately", "start `outbox relay`"),
     Check(
         "horizon_held",

@@ -156,7 +156,9 @@ class Examination:
             self._note(code, iter([Sample(f"{kind} {name}", str(difference))]))
 
 
-_ASKED = frozenset({"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "no_relay", "horizon_held"})
+_ASKED = frozenset(
+    {"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "redrive_overdue", "no_relay", "horizon_held"}
+)
 
 
 def _spoiled(error: sa.exc.DBAPIError) -> str:
