@@ -30,6 +30,8 @@ __all__ = ["Heart", "Watch", "beat_interval_s"]
 _quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 
 _CHUNK = 500
+# So often the markers of a chunk are halved to find the one that can't be stored: a heartbeat must not take long.
+_HALVINGS = 5
 _SHORTEST_S = 0.1
 _LONGEST_S = 30.0
 _WATCH_S = 0.1
@@ -96,15 +98,21 @@ class Heart:
             end = ends.get(entry.lease.token)
             self._on_lost(entry, _UNKNOWN_END if end is None else end.reason)
 
-    def _beaten(self, leases: Sequence[Lease], markers: Sequence[str | None]) -> list[Beat]:
+    def _beaten(self, leases: Sequence[Lease], markers: Sequence[str | None], halvings: int = _HALVINGS) -> list[Beat]:
         """Beat, if need be without a word: what a handler says, in characters that the server's encoding lacks for
-        example, must not cost every lease of the process.
+        example, must not cost every lease of the process, nor what the others say.
         """
         try:
             return heartbeat(self._link, leases, markers)
         except psycopg.DataError as error:
-            _quiet.log(logging.WARNING, "the database can't hold a marker; it is left out", reason=reason_of(error))
-            return heartbeat(self._link, leases)
+            said = [place for place, marker in enumerate(markers) if marker is not None]
+            if halvings == 0 or len(said) < 2:
+                _quiet.log(logging.WARNING, "the database can't hold a marker; it is left out", reason=reason_of(error))
+                return heartbeat(self._link, leases)
+        middle = said[len(said) // 2]
+        nothing: list[str | None] = [None] * len(markers)
+        self._beaten(leases, [*markers[:middle], *nothing[middle:]], halvings - 1)
+        return self._beaten(leases, [*nothing[:middle], *markers[middle:]], halvings - 1)
 
     def _ends(self, leases: Sequence[Lease]) -> dict[UUID, LeaseEnd]:
         """Look how leases have ended. That they have is known; handlers are told whether or not it can be told how."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -275,3 +276,25 @@ def test_a_marker_that_the_database_can_not_hold_costs_no_lease(latin_desk: Desk
     second.open()
     desk.done(2)
     assert desk.outcomes(job_id) == ["succeeded"]
+
+
+def test_a_marker_that_the_database_can_not_hold_silences_no_neighbour(latin_desk: Desk) -> None:
+    """Whatever else was to be told with the same heartbeat is stored, and is not taken for told otherwise."""
+    desk, told, gate = latin_desk, threading.Barrier(5), latin_desk.gate()
+
+    def handle(job: Any, payload: Any) -> None:
+        told.wait(30)
+        job.progress("\N{SNOWMAN}" if payload.name == "bad" else f"page of {payload.name}")
+        gate.wait(job)
+
+    desk.start(handler(handle, lease=1), concurrency=5)
+    names = ["a", "b", "bad", "c", "d"]
+    ids = desk.submit(*names)
+    gate.holds(5)
+    until(
+        lambda: (
+            [stored(desk, job_id) for job_id in ids] == [f"page of {name}" if name != "bad" else None for name in names]
+        )
+    )
+    gate.open()
+    desk.done(5)
