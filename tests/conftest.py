@@ -33,11 +33,22 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("OUTBOX_") and name not in _KEPT_VARIABLES]:
         del os.environ[name]
+    config.addinivalue_line("markers", "soak: takes minutes; runs only by `-m soak`")
     workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
     if workerinput is None:
         config.stash[_SERVERS] = RunServers()
     else:
         config.stash[_SERVERS] = RemoteServers(workerinput["server_desk"], workerinput["server_key"])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes minutes, unless it was asked for."""
+    if "soak" in (config.option.markexpr or ""):
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(optionalhook=True)

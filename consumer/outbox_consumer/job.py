@@ -26,7 +26,7 @@ from outbox_consumer.effects.methods import CallsEffects
 from outbox_consumer.guarded import begun_step, current_transaction, guarded_session, returned_clean
 from outbox_consumer.retry import RetryPolicy
 from outbox_consumer.retry_budget import RetryBudget, budget_of
-from outbox_schemas import LeaseLost
+from outbox_schemas import LeaseLost, Occurrence, occurrence_of
 
 __all__ = ["MARKER_CHARACTERS", "Job", "Lost"]
 
@@ -97,6 +97,11 @@ class Job(CallsEffects, KeepsCheckpoints):
         self._open = 0
         self._here: threading.local | None = None
         self._effect_key_lifetime = effect_key_lifetime
+
+    @property
+    def occurrence(self) -> Occurrence | None:
+        """The schedule and the instant that this job was made for, by its logical key; None: it has no such key."""
+        return occurrence_of(self.logical_key)
 
     @property
     def lost(self) -> Lost:

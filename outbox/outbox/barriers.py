@@ -38,6 +38,8 @@ class Barrier(StrEnum):
     RELAY_AFTER_REDRIVE = "relay.after_redrive"
     OPERATOR_BEFORE_COMMIT = "operator.before_commit"
     OPERATOR_AFTER_COMMIT = "operator.after_commit"
+    RELAY_BEFORE_SCHEDULE = "relay.before_schedule"
+    RELAY_AFTER_SCHEDULE = "relay.after_schedule"
     CONSUMER_AFTER_RECEIVE = "consumer.after_receive"
     CONSUMER_AFTER_CLAIM = "consumer.after_claim"
     CONSUMER_AFTER_ACK = "consumer.after_ack"

@@ -26,9 +26,6 @@ def load_payload_types(modules: Iterable[str]) -> PayloadTypes:
     Raises:
         HandlerError: a module can't be imported, or two classes claim the same kind and version.
     """
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
     found: dict[tuple[str, int], type[Payload]] = {}
     for name in modules:
         for payload in _payloads(imported_module(name.partition(":")[0])):
@@ -53,7 +50,12 @@ def links_of(payload: Payload) -> dict[str, str]:
 
 
 def imported_module(module_name: str) -> ModuleType:
-    """Import a module that an operator has named. Raises `HandlerError`, which says what to do."""
+    """Import a module that an operator has named; the working directory is importable. Raises `HandlerError`, which
+    says what to do.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
     try:
         return importlib.import_module(module_name)
     except OutboxError:

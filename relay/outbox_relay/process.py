@@ -27,6 +27,7 @@ from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
 from outbox_relay.purging import purge_steps
 from outbox_relay.redrives import redrive_steps
 from outbox_relay.release_loop import ReleaseLoop
+from outbox_relay.schedules import schedule_steps
 from outbox_relay.upkeep import upkeep_steps
 
 __all__ = ["run"]
@@ -104,6 +105,7 @@ class _Relay:
         self._spawn("time", self._time())
         self._keep("hints", [hint_step(self._publisher, settings.relay, counters, self._owed)])
         self._keep("upkeep", [*upkeep_steps(counters, settings.inbox_keep_s), *redrive_steps(counters, self._owed)])
+        self._keep("schedules", schedule_steps(counters, self._owed))  # alone: they wait for no other work
         purging = purge_steps(settings.retention, settings.relay.sweep_every_s, counters)
         if purging:  # alone: its long turns would slow redrives down
             self._keep("purge", purging)

@@ -19,6 +19,8 @@ from outbox_schemas.errors import (
     RefCutShort,
     RefError,
     RefMismatch,
+    ScheduleNotFound,
+    ScheduleRefused,
     SchemaMismatch,
     SealBroken,
     SettingsError,
@@ -30,6 +32,7 @@ from outbox_schemas.errors import (
 from outbox_schemas.exactness import digest
 from outbox_schemas.explanations import Explanation, Finding, Reason
 from outbox_schemas.hint import BadHint, decode_hint, encode_hint
+from outbox_schemas.occurrences import Occurrence, occurrence_key, occurrence_of
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES, Document, Payload
 from outbox_schemas.redaction import redacted, shape
 from outbox_schemas.refs import Ref
@@ -90,6 +93,7 @@ __all__ = [
     "LogicalKeyConflict",
     "NameRefused",
     "NotDead",
+    "Occurrence",
     "OutboxError",
     "Outcome",
     "OwedView",
@@ -104,6 +108,8 @@ __all__ = [
     "RefError",
     "RefMismatch",
     "RefusalView",
+    "ScheduleNotFound",
+    "ScheduleRefused",
     "SchemaMismatch",
     "SealBroken",
     "Sensitive",
@@ -117,6 +123,8 @@ __all__ = [
     "digest",
     "encode_hint",
     "next_states",
+    "occurrence_key",
+    "occurrence_of",
     "redacted",
     "shape",
 ]

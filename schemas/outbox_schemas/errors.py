@@ -4,7 +4,9 @@
     ├── SettingsError            a setting is missing, malformed or unknown
     ├── InvalidSubmission        a job was refused before any SQL ran
     │   ├── PayloadError         the payload can't be held exactly, or is too large
-    │   └── NameRefused          a kind, queue, tenant, key or instant is out of bounds
+    │   ├── NameRefused          a kind, queue, tenant, key or instant is out of bounds
+    │   └── ScheduleRefused      a schedule's rule, zone or terms can't be
+    ├── ScheduleNotFound         no schedule has this name
     ├── LogicalKeyConflict       the key is taken by a job with other arguments
     ├── SubmissionUnresolved     the key is taken by a job that this transaction can't see
     ├── JobNotFound              no job has this id
@@ -54,6 +56,8 @@ __all__ = [
     "RefCutShort",
     "RefError",
     "RefMismatch",
+    "ScheduleNotFound",
+    "ScheduleRefused",
     "SchemaMismatch",
     "SealBroken",
     "SettingsError",
@@ -100,6 +104,25 @@ class NameRefused(InvalidSubmission):
     """A kind, queue, tenant, logical key, priority or instant is outside its documented bounds."""
 
     code = "name_refused"
+
+
+class ScheduleRefused(InvalidSubmission):
+    """A schedule's rule, time zone or terms mean nothing, or belong to somebody else; nothing was changed."""
+
+    code = "schedule_refused"
+
+
+class ScheduleNotFound(OutboxError):  # noqa: N818 - named by what happened
+    """No schedule has this name."""
+
+    code = "schedule_not_found"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is no schedule {name!r}; `outbox schedules list` shows those that there are")
+
+    def __reduce__(self) -> tuple[type[ScheduleNotFound], tuple[str]]:
+        return type(self), (self.name,)
 
 
 class LogicalKeyConflict(OutboxError):  # noqa: N818 - named by what happened

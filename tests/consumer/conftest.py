@@ -45,18 +45,3 @@ def db_proxy(database: Database) -> Iterator[Proxy]:
     url = sa.make_url(database.url)
     with Proxy(url.host or "127.0.0.1", url.port or 5432) as proxy:
         yield proxy
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker of what takes minutes."""
-    config.addinivalue_line("markers", "soak: takes minutes; runs only by `-m soak`")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes minutes, unless it was asked for."""
-    if "soak" in (config.option.markexpr or ""):
-        return
-    left_out = [item for item in items if item.get_closest_marker("soak")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]

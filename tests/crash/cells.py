@@ -14,6 +14,7 @@ from crash.keeping import expiry_at, hints_at, sets_at
 from crash.processes import Armed
 from crash.purging import purge_at
 from crash.rotation import rotation_at
+from crash.scheduling import relay_in_schedules
 from crash.scripts import (
     WILL_WRITE,
     Wake,
@@ -59,6 +60,7 @@ _RELAY = (_B.RELAY_AFTER_RELEASE, _B.RELAY_AFTER_PUBLISH, _B.RELAY_AFTER_CONFIRM
 _RECOVERY = (_B.RELAY_BEFORE_RECOVERY, _B.RELAY_AFTER_RECOVERY)
 _CANCEL = (_B.CANCEL_BEFORE_BATCH, _B.CANCEL_AFTER_HOLD, _B.CANCEL_AFTER_END, _B.CANCEL_AFTER_COMMIT)
 _REDRIVE = (_B.RELAY_BEFORE_REDRIVE, _B.RELAY_AFTER_REDRIVE)
+_SCHEDULE = (_B.RELAY_BEFORE_SCHEDULE, _B.RELAY_AFTER_SCHEDULE)
 _WITH_HINTS = (_B.CONSUMER_AFTER_RECEIVE, _B.CONSUMER_AFTER_ACK)
 _CONSUMER = (
     _B.CONSUMER_AFTER_CLAIM,
@@ -99,6 +101,7 @@ QUICK = {
     "writer.after_insert kill @2",
     "relay.after_publish kill",
     "relay.after_recovery kill",
+    "relay.before_schedule kill @4",
     "cancel.after_end kill",
     "consumer.after_claim kill",
     "consumer.after_handle stop",
@@ -125,6 +128,7 @@ def _barrier_cells() -> Iterable[Cell]:
         yield from (_at(relay_at, barrier, action, nth) for barrier in _RELAY for nth in (1, 3))
         yield from (_at(relay_in_recovery, barrier, action) for barrier in _RECOVERY)
         yield from (_at(relay_in_redrive, barrier, action, nth) for barrier in _REDRIVE for nth in (1, 3))
+        yield from (_at(relay_in_schedules, barrier, action, nth) for barrier in _SCHEDULE for nth in (1, 4))
         yield from (_at(canceller_at, barrier, action) for barrier in _CANCEL)
         yield _at(rotation_at, _B.KEYS_AFTER_BEGIN, action)
         yield from (_at(rotation_at, barrier, action, nth) for barrier in _ROTATION for nth in (2, _LAST_BATCH))

@@ -21,6 +21,7 @@ _REDRIVE = (_B.RELAY_BEFORE_REDRIVE, _B.RELAY_AFTER_REDRIVE)
 _OPERATOR = (_B.OPERATOR_BEFORE_COMMIT, _B.OPERATOR_AFTER_COMMIT)
 _PURGE = (_B.PURGE_BEFORE_COMMIT, _B.PURGE_AFTER_COMMIT)
 _ROTATION = (_B.KEYS_BEFORE_COMMIT, _B.KEYS_AFTER_COMMIT)
+_SCHEDULE = (_B.RELAY_BEFORE_SCHEDULE, _B.RELAY_AFTER_SCHEDULE)
 _END = (_B.CONSUMER_AFTER_HANDLE, _B.CONSUMER_AFTER_COMMIT)
 
 _CALLERS = "in the caller's transaction, whose commit is the caller's: all of it or nothing"
@@ -31,10 +32,14 @@ _MENDED = "one statement of a repair that finds what is left when it is run agai
 
 WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
     {
+        "add_schedule": _CALLERS,
         "advance_redrive": (*_REDRIVE, *_OPERATOR),
+        "advance_schedule": _SCHEDULE,
         "announce": _TOLD,
         "begin_rotation": (_B.KEYS_AFTER_BEGIN,),
+        "break_schedule": "one statement, after which the schedule has its turn later; without it, at once",
         "cancel": _CANCEL,
+        "change_schedule": _CALLERS,
         "choose_redrive": _OPERATOR,
         "claim": (_B.CONSUMER_AFTER_CLAIM, _B.CONSUMER_AFTER_ACK, _B.CONSUMER_BEFORE_HANDLE),
         "close_joins": (_B.SETS_AFTER_LOOK, _B.SETS_AFTER_CLOSE),
@@ -88,12 +93,14 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "redrive": (*_REDRIVE, *_OPERATOR),
         "refuse": _OWED,
         "release": (_B.RELAY_AFTER_RELEASE, _B.CONSUMER_BROKERLESS_AFTER_RELEASE),
+        "remove_schedule": _CALLERS,
         "reseal": _ROTATION,
         "retry": _END,
         "save_checkpoint": (_B.STEP_BEFORE_COMMIT, _B.STEP_AFTER_COMMIT),
         "see_members": (_B.SETS_AFTER_LOOK,),
         "settle_redrive": _REDRIVE,
         "steer_redrive": _OPERATOR,
+        "steer_schedule": _CALLERS,
         "unrelease": _OWED,
         "write_audit": (_B.CANCEL_BEFORE_BATCH, *_PURGE),
     }
@@ -125,6 +132,7 @@ MOMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "after the completion commits": ("consumer.after_commit kill", "consumer.after_commit stop"),
         "relay in mid-redrive": ("relay.before_redrive kill", "relay.after_redrive stop"),
         "relay in mid-recovery": ("relay.before_recovery kill", "relay.after_recovery stop", "relay.after_hints kill"),
+        "relay in mid-schedule": ("relay.before_schedule kill", "relay.after_schedule stop"),
         "broker restart": ("broker killed",),
         "broker losing everything": ("broker lost everything",),
         "database crash and restart": ("postgres crashed", "postgres crashed at consumer.after_apply"),

@@ -57,9 +57,10 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
     assert subjects(asked(page=11)) == expected
     assert {check.code for check in CHECKS if check.walk is not None} == set(ill.planted)
     assert len({check.code for check in CHECKS}) == len(CHECKS) >= 30
-    # Each of these has a test of its own below.
+    # Each of these has a test of its own below, or beside the schedules' other tests.
     others = {"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "no_relay", "horizon_held", "clock_skew"}
     others |= {"redrive_overdue", "settings_changed", "guard_missing", "schema_differs"}
+    others |= {"schedule_broken", "schedule_overdue", "schedule_unreadable"}
     assert {check.code for check in CHECKS if check.walk is None} == others
 
 

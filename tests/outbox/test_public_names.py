@@ -11,11 +11,13 @@ import pytest
 NAMES = {
     "outbox": """CancelFilter CancelPreview CancelRefused CancelReport CancelResult DeadFilter EffectNotFound
         EffectNotOpen EffectState EffectView Explanation InboxKeyConflict InvalidSubmission JobNotFound
-        JobRef JobState JobView LogicalKeyConflict NameRefused Once OutboxError Payload PayloadError
-        RedrivePreview RedriveRefused Redriven SettingsError StateChanged StopOn SubmissionUnresolved cancel
-        cancel_async cancel_many enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job
-        get_job get_job_async once once_async preview_cancel preview_redrive
-        preview_redrive_async redrive redrive_async resolve_effect""",
+        JobRef JobState JobView LogicalKeyConflict NameRefused Occurrence Once OutboxError Payload PayloadError
+        RedrivePreview RedriveRefused Redriven Schedule ScheduleNotFound ScheduleRefused ScheduleView
+        SettingsError StateChanged StopOn SubmissionUnresolved Synced add_schedule cancel cancel_async
+        cancel_many change_schedule enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job
+        get_job get_job_async get_schedule list_schedules once once_async pause_schedule preview_cancel
+        preview_redrive preview_redrive_async preview_schedule redrive redrive_async remove_schedule
+        resolve_effect resume_schedule run_schedule_now sync_schedules""",
     "outbox_consumer": """AsyncHandler EffectNotSent EffectOnHold EffectRefused EffectResult Handler HandlerError Job
         LeaseLost NOT_DONE RetryBudget RetryPolicy RetryableError SurelyNotDone TerminalError
         ThrottledError known_error run_consumer""",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from urllib.parse import quote
 
@@ -225,3 +229,33 @@ def proxied_url(amqp_url: str, proxy: Proxy) -> str:
     address = amqp_parameters(amqp_url)
     account = f"{quote(address.username, safe='')}:{quote(address.password, safe='')}"
     return f"amqp://{account}@127.0.0.1:{proxy.port}/{quote(address.vhost, safe='')}"
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def launch(database: Any, amqp_url: str, prefix: str, broker: Any, tmp_path: Path) -> Iterator[Start]:
+    """Yield a function that starts `outbox relay` as a process; it is killed with the test at the latest."""
+    with ExitStack() as stack:
+
+        def launch(url: str = amqp_url, database_url: str = database.url, **more: str) -> subprocess.Popen[str]:
+            env = os.environ | {
+                "OUTBOX_DATABASE_URL": database_url,
+                "OUTBOX_AMQP_URL": url,
+                "OUTBOX_AMQP_PREFIX": prefix,
+                "OUTBOX_RELAY_GRACE_S": "10",
+                "OUTBOX_RELAY_CONNECT_BACKOFF_MAX_S": "0.5",
+            }
+            log = stack.enter_context((tmp_path / "relay.log").open("a+"))
+            command = [sys.executable, "-c", "from outbox.cli.root import main; main()", "relay"]
+            child = subprocess.Popen(command, env=env | more, stderr=log, text=True)
+            stack.callback(_end, child)
+            return child
+
+        yield launch
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.wait()

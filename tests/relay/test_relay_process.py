@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -21,35 +15,6 @@ from outbox.relaying import release
 from outbox.servers import rabbitmq
 from outbox_relay import process as process_module
 from outbox_relay import run
-
-Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def launch(database: Any, amqp_url: str, prefix: str, broker: Any, tmp_path: Path) -> Iterator[Start]:
-    """Yield a function that starts `outbox relay` as a process; it is killed with the test at the latest."""
-    with ExitStack() as stack:
-
-        def launch(url: str = amqp_url, database_url: str = database.url, **more: str) -> subprocess.Popen[str]:
-            env = os.environ | {
-                "OUTBOX_DATABASE_URL": database_url,
-                "OUTBOX_AMQP_URL": url,
-                "OUTBOX_AMQP_PREFIX": prefix,
-                "OUTBOX_RELAY_GRACE_S": "10",
-                "OUTBOX_RELAY_CONNECT_BACKOFF_MAX_S": "0.5",
-            }
-            log = stack.enter_context((tmp_path / "relay.log").open("a+"))
-            command = [sys.executable, "-c", "from outbox.cli.root import main; main()", "relay"]
-            child = subprocess.Popen(command, env=env | more, stderr=log, text=True)
-            stack.callback(_end, child)
-            return child
-
-        yield launch
-
-
-def _end(child: subprocess.Popen[str]) -> None:
-    child.kill()
-    child.wait()
 
 
 def test_sigterm_ends_an_idle_relay_in_order(launch, submit, broker, eventually) -> None:

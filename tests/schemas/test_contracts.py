@@ -54,6 +54,8 @@ def test_errors_survive_a_process_boundary() -> None:
         errors.EffectNotFound(job_id, "charge"),
         errors.EffectNotOpen(job_id, "charge", "is confirmed"),
         errors.InboxKeyConflict("k"),
+        errors.ScheduleNotFound("nightly"),
+        errors.ScheduleRefused("cron", "means nothing"),
     ):
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
@@ -64,8 +66,9 @@ def test_the_public_names() -> None:
     names = """AttemptView BadHint BrokerError CancelRefused CancelResult CancelledAfter Document ENDED EffectNotFound
         EffectNotOpen EffectState EffectView ErrorView Event Explanation FailedBecause Finding HandlerError
         InboxKeyConflict InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict
-        MAX_PAYLOAD_BYTES NameRefused NotDead OutboxError Outcome OwedView Payload PayloadError Phase
-        Reached Reason RedriveRefused Ref RefCutShort RefError RefMismatch RefusalView SchemaMismatch
-        SealBroken Sensitive SettingsError StateChanged SubmissionUnresolved TRANSITIONS TreeView UnknownKey
-        UpgradeFailed decode_hint digest encode_hint next_states redacted shape"""
+        MAX_PAYLOAD_BYTES NameRefused NotDead Occurrence OutboxError Outcome OwedView Payload PayloadError Phase
+        Reached Reason RedriveRefused Ref RefCutShort RefError RefMismatch RefusalView ScheduleNotFound
+        ScheduleRefused SchemaMismatch SealBroken Sensitive SettingsError StateChanged SubmissionUnresolved
+        TRANSITIONS TreeView UnknownKey UpgradeFailed decode_hint digest encode_hint next_states occurrence_key
+        occurrence_of redacted shape"""
     assert sorted(outbox_schemas.__all__) == sorted(names.split())

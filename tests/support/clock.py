@@ -32,6 +32,10 @@ class DatabaseClock:
         """Hold the clock still from now on; only `advance` moves it."""
         self._run(sql.SQL("UPDATE public.test_clock SET stopped_at = pg_catalog.clock_timestamp()"))
 
+    def set(self, at: datetime) -> None:
+        """Hold the clock still at an instant."""
+        self._run(sql.SQL("UPDATE public.test_clock SET ahead = interval '0', stopped_at = {}").format(at))
+
     def now(self) -> datetime:
         """Return the time that the installation's transitions see."""
         with psycopg.connect(self._url, autocommit=True) as connection:

@@ -244,6 +244,19 @@ _SURROUNDINGS = (
         "a redrive's turn was due long ago",
         "see that a relay runs and reaches the database, and that no open transaction holds the redrive",
     ),
+    Check(
+        "schedule_broken",
+        Severity.WARNING,
+        "a schedule's turns fail, so it makes no jobs",
+        "change it as its error says (`outbox schedules set`, or where it is declared); relays try again by themselves",
+    ),
+    Check("schedule_overdue", Severity.WARNING, "a schedule's turn was due long ago, and nobody gave it", _KEEP_TIME),
+    Check(
+        "schedule_unreadable",
+        Severity.WARNING,
+        "a schedule's rule or time zone means nothing on this machine",
+        "change it, or bring the machine's time zones up to date (the package tzdata)",
+    ),
     Check("no_relay", Severity.WARNING, "work waits, and no relay was seen lately", "start `outbox relay`"),
     Check(
         "horizon_held",

@@ -20,9 +20,11 @@ from outbox.identifiers import default_schema
 from outbox.ids import made_at
 from outbox.migrations import check_schema
 from outbox.presence import LIVE_S
+from outbox.schedules.rules import parse_rule
 from outbox.statements import Statements, statements_for
 from outbox.submission import HELD
 from outbox.trouble import reason_of
+from outbox_schemas import ScheduleRefused
 
 __all__ = ["Examination", "examine"]
 
@@ -69,6 +71,7 @@ class Examination:
             if check.code in _ASKED:
                 self._ask(check, grace_s=self._limits.overdue_s, live_s=LIVE_S, old_s=self._limits.old_s)
         self._skew(skew_s)
+        self._schedules()
         self._compare()
         disorders = [found for found in self._found.values() if found.count]
         clean = [code for code, found in self._found.items() if not found.count and code not in self._unfinished]
@@ -134,6 +137,19 @@ class Examination:
             detail = f"the database's clock is {abs(skew_s):.1f} s {side} this machine's"
             self._note("clock_skew", iter([Sample("clock", detail)]))
 
+    def _schedules(self) -> None:
+        """Read every schedule's rule and zone as relays do; what was stored by hand may be no rule at all."""
+        code = "schedule_unreadable"
+        if code not in self._found:
+            return
+        try:
+            rows = self._run("list_schedules", {"name": None, "source": None})
+        except sa.exc.DBAPIError as error:
+            self._unfinished[code] = _spoiled(error)
+            return
+        live = (row for row in rows if row.disabled_at is None and not row.paused)
+        self._note(code, (Sample(row.name, told) for row in live if (told := _unreadable(row)) is not None))
+
     def _compare(self) -> None:
         """Compare the tables with what this release expects, and tell the kinds of difference apart."""
         codes = {"settings_changed", "guard_missing", "schema_differs"} & self._found.keys()
@@ -157,8 +173,26 @@ class Examination:
 
 
 _ASKED = frozenset(
-    {"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "redrive_overdue", "no_relay", "horizon_held"}
+    {
+        "queue_stuck",
+        "no_consumer",
+        "set_overdue",
+        "set_member_gone",
+        "redrive_overdue",
+        "schedule_broken",
+        "schedule_overdue",
+        "no_relay",
+        "horizon_held",
+    }
 )
+
+
+def _unreadable(row: Any) -> str | None:
+    try:
+        parse_rule(row.rule, row.time_zone, row.starts_at or row.created_at)
+    except ScheduleRefused as error:
+        return str(error)
+    return None
 
 
 def _spoiled(error: sa.exc.DBAPIError) -> str:

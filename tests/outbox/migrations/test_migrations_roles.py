@@ -51,16 +51,20 @@ DEAD = (
     "choose_redrive known_jobs first_of_redrive redrive advance_redrive redrive_payloads patch_redrive steer_redrive "
     "list_redrives list_redrive_items"
 )
+PLANNING = "next_schedule advance_schedule break_schedule enqueue_one"
+SCHEDULING = (
+    "list_schedules hold_schedule add_schedule change_schedule steer_schedule remove_schedule enqueue_one write_audit"
+)
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
     "look_at_members open_join",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
-    f"{PURGING} {TURNS}",
+    f"{PURGING} {TURNS} {PLANNING}",
     "consumer": f"{KEEPING} relay_lives {WORKING} spent_budgets record_refusals",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
-    f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} list_processes hold_job hold_jobs cancellable read_traces cancel "
-    f"write_audit get_payload preview_purge {PURGING}",
+    f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} {SCHEDULING} list_processes hold_job hold_jobs cancellable read_traces "
+    f"cancel write_audit get_payload preview_purge {PURGING}",
 }
 
 

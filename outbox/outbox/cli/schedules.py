@@ -1,0 +1,131 @@
+"""`outbox schedules list | show | preview`: what is planned."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from outbox.cli.dead_options import changing
+from outbox.cli.output import instant, json_option, pass_settings, show, table
+from outbox.cli.schedules_options import instant_option, rule_options
+from outbox.masking import printable
+from outbox.schedules.operating import (
+    MOST_PREVIEWED,
+    get_schedule,
+    list_schedules,
+    occurrences_of,
+    preview_schedule,
+)
+from outbox.schedules.views import ScheduleView
+from outbox.schedules.zones import wall_text
+from outbox.settings import Settings
+from outbox.statements import statements_for
+from outbox_schemas import ScheduleRefused
+
+__all__ = ["schedules"]
+
+_LINE = 500
+_SHOWN = 5
+
+
+@click.group()
+@json_option
+def schedules() -> None:
+    """List recurring schedules, show what comes, add, change, pause, run and remove them, or sync them from code."""
+
+
+@schedules.command("list")
+@click.option("--source", metavar="NAME", help="Only those that it declares; `operator`: that people have added.")
+@json_option
+@pass_settings
+def list_command(settings: Settings, source: str | None) -> None:
+    """List all schedules by name, with their states and what comes next."""
+    with changing(settings) as connection:
+        found = list_schedules(connection, source=source, schema=settings.schema_name)
+    headers = ["NAME", "STATE", "RULE", "ZONE", "KIND", "NEXT", "LAST", "MADE", "MISSED", "SOURCE"]
+    rows = [
+        [one.name, one.state, one.rule, one.time_zone, one.kind, one.next_at, one.last_at, one.made, one.passed_over,
+         one.source]
+        for one in found
+    ]  # fmt: skip
+    show({"schedules": found}, lambda: table(headers, rows))
+
+
+@schedules.command("show")
+@click.argument("name")
+@json_option
+@pass_settings
+def show_command(settings: Settings, name: str) -> None:
+    """Show one schedule and the next times that it comes. Exit code 1: there is none of this name."""
+    with changing(settings) as connection:
+        found = get_schedule(connection, name, schema=settings.schema_name)
+        (clock,) = statements_for(settings.schema_name).run_within(connection, "read_clock", {})
+    coming: list[datetime] = []
+    problem: str | None = None
+    try:
+        coming = occurrences_of(found, clock.now, _SHOWN)
+    except ScheduleRefused as error:
+        problem = str(error)
+    show(dataclasses.asdict(found) | {"upcoming": coming}, lambda: _lines(found, coming, problem))
+
+
+@schedules.command("preview")
+@click.argument("name", required=False)
+@rule_options
+@click.option("-n", "count", type=click.IntRange(1, MOST_PREVIEWED), default=10, show_default=True, help="So many.")
+@instant_option("--after", "From here on; now unless given.")
+@json_option
+@pass_settings
+def preview_command(
+    settings: Settings, /, *, name: str | None, count: int, after: datetime | None, **rule: Any
+) -> None:
+    """Show the next times of a schedule, or of a rule that is none yet (--cron, --every), as relays find them.
+
+    A rule is previewed without any database.
+    """
+    if (name is None) == (rule["cron"] is None and rule["every"] is None):
+        raise click.UsageError("give the NAME of a schedule, or a rule: --cron or --every")
+    zone = rule["time_zone"] or "UTC"
+    if name is None:
+        terms = {"cron": rule["cron"], "every": rule["every"], "starts_at": rule["starts"], "ends_at": rule["ends"]}
+        found = preview_schedule(after=after or datetime.now(UTC), n=count, time_zone=zone, **terms)
+    else:
+        with changing(settings) as connection:
+            view = get_schedule(connection, name, schema=settings.schema_name)
+            (clock,) = statements_for(settings.schema_name).run_within(connection, "read_clock", {})
+        zone = view.time_zone
+        found = occurrences_of(view, after or clock.now, count)
+    show({"time_zone": zone, "upcoming": found}, lambda: _times(found, zone))
+
+
+def _times(found: list[datetime], zone: str) -> Iterator[str]:
+    if not found:
+        yield "nothing comes any more"
+    yield from (f"{instant(at)}  {wall_text(at, zone)}" for at in found)
+
+
+def _lines(one: ScheduleView, coming: list[datetime], problem: str | None) -> Iterator[str]:
+    facts: dict[str, object] = {
+        "schedule": f"{one.name} ({one.state})",
+        "rule": f"{one.rule}, {one.time_zone}",
+        "job": f"{one.kind} version {one.version}, queue {one.queue}, tenant {one.tenant}, priority {one.priority}",
+        "missed": f"{one.missed}, up to {one.missed_limit}; late after {one.grace_s} s; jitter {one.jitter_s} s",
+        "between": f"{instant(one.starts_at)} and {instant(one.ends_at)}",
+        "source": one.source,
+        "next": instant(one.next_at),
+        "last": instant(one.last_at),
+        "made": f"{one.made} jobs; {one.passed_over} occurrences were missed and not made up for",
+    }
+    if one.last_error is not None:
+        facts["broken"] = f"since {instant(one.broken_at)}: {one.last_error}"
+    if problem is not None:
+        facts["unreadable"] = problem
+    for name, value in facts.items():
+        yield f"{name + ':':<12}{printable(str(value), _LINE)}"
+    if coming:
+        yield ""
+        yield from _times(coming, one.time_zone)

@@ -1,0 +1,171 @@
+"""`outbox schedules add | set | remove | pause | resume | run`: what a person changes, audited with who and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from outbox.cli.dead_options import by_option, changing, reason_option
+from outbox.cli.output import json_option, pass_settings, show
+from outbox.cli.schedules import schedules
+from outbox.cli.schedules_options import content_given, payload_options, rule_options, term_options
+from outbox.schedules.declaring import Content, Declared, declared
+from outbox.schedules.operating import (
+    add_schedule,
+    change_schedule,
+    held,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule_now,
+)
+from outbox.settings import Settings
+from outbox.statements import statements_for
+
+__all__ = ["add_command", "run_command", "set_command"]
+
+_USUAL: dict[str, Any] = {
+    "time_zone": "UTC",
+    "tenant": "default",
+    "priority": 0,
+    "missed": "latest",
+    "missed_limit": 100,
+    "grace": 60,
+    "jitter": 0,
+}
+_PAYLOAD = ("kind", "module", "version", "queue", "document")
+
+
+@schedules.command("add")
+@click.argument("name")
+@rule_options
+@payload_options
+@term_options
+@by_option
+@reason_option
+@json_option
+@pass_settings
+def add_command(settings: Settings, /, *, name: str, by: str, reason: str, **given: Any) -> None:
+    """Add a schedule. Exit code 2: there is one of this name, or something can't be; nothing is changed.
+
+    The payload lies in the database in clear; secrets belong elsewhere.
+    """
+    if given["kind"] is None:
+        raise click.UsageError("say --kind: what its jobs are")
+    content = content_given(*(given.pop(part) for part in _PAYLOAD))
+    terms = _declared(name, content, {key: value for key, value in given.items() if value is not None}, _USUAL)
+    with changing(settings) as connection:
+        added = add_schedule(connection, terms, by=by, reason=reason, schema=settings.schema_name)
+    show({"schedule": added}, lambda: [f"added {name}; see what comes with: outbox schedules preview {name}"])
+
+
+@schedules.command("set")
+@click.argument("name")
+@rule_options
+@payload_options
+@term_options
+@by_option
+@reason_option
+@json_option
+@pass_settings
+def set_command(settings: Settings, /, *, name: str, by: str, reason: str, **given: Any) -> None:
+    """Change what is given of a schedule that a person has added; the rest stays.
+
+    With another rule, zone, start or end it goes on with what comes from now on. Exit code 2: a program declares it, or
+    something can't be; nothing is changed.
+    """
+    told = {key: value for key, value in given.items() if value is not None}
+    if not told:
+        raise click.UsageError("say what is to be changed")
+    with changing(settings) as connection:
+        row = held(connection, statements_for(settings.schema_name), name)
+        parts = {part: told.pop(part, None) for part in _PAYLOAD}
+        content = _content(row, parts)
+        stored = {key: getattr(row, _COLUMNS.get(key, key)) for key in _USUAL} | _rule(row)
+        if "cron" in told or "every" in told:
+            stored |= {"cron": None, "every": None}
+        terms = _declared(name, content, told, stored)
+        changes = change_schedule(connection, terms, by=by, reason=reason, schema=settings.schema_name)
+    told_lines = [f"changed {name}: {', '.join(changes)}" if changes else f"{name} is so already"]
+    show({"name": name, "changed": changes}, lambda: told_lines)
+
+
+_COLUMNS = {"grace": "grace_s", "jitter": "jitter_s"}
+
+
+def _rule(row: Any) -> dict[str, Any]:
+    """Return a stored rule as it is declared."""
+    every = row.rule.removeprefix("every ").removesuffix("s")
+    is_every = row.rule.startswith("every ") and every.isdecimal()
+    return {
+        "cron": None if is_every else row.rule,
+        "every": int(every) if is_every else None,
+        "starts": row.starts_at,
+        "ends": row.ends_at,
+    }
+
+
+def _content(row: Any, parts: dict[str, Any]) -> Content:
+    if all(part is None for part in parts.values()):
+        return Content(row.kind, row.version, row.queue, row.payload_text, row.digest or "")
+    if parts["document"] is None:
+        raise click.UsageError("say --payload-file too: the stored payload is of the stored kind")
+    if parts["module"] is None:
+        parts |= {name: parts[name] if parts[name] is not None else getattr(row, name) for name in ("version", "queue")}
+    return content_given(parts["kind"] or row.kind, *(parts[part] for part in _PAYLOAD[1:]))
+
+
+def _declared(name: str, content: Content, given: dict[str, Any], otherwise: dict[str, Any]) -> Declared:
+    terms: dict[str, Any] = {"cron": None, "every": None, "starts": None, "ends": None} | otherwise | given
+    terms["starts_at"], terms["ends_at"] = terms.pop("starts"), terms.pop("ends")
+    return declared(content, name=name, **terms)
+
+
+def _command(name: str, act: Callable[..., Any], told: Callable[[str, Any], str], text: str) -> click.Command:
+    @click.argument("name")
+    @by_option
+    @reason_option
+    @json_option
+    @pass_settings
+    def command(settings: Settings, /, *, name: str, by: str, reason: str) -> None:
+        with changing(settings) as connection:
+            done = act(connection, name, by=by, reason=reason, schema=settings.schema_name)
+        data = {"name": name} if done is None else {"name": name, "changed": done}
+        show(data, lambda: [told(name, done)])
+
+    return schedules.command(name, help=text)(command)
+
+
+pause_command = _command(
+    "pause",
+    pause_schedule,
+    lambda name, done: f"paused {name}" if done else f"{name} was paused already",
+    "Pause a schedule, also one that a program declares. What would come meanwhile is not made up for.",
+)
+resume_command = _command(
+    "resume",
+    resume_schedule,
+    lambda name, done: f"{name} goes on with what comes from now on" if done else f"{name} was not paused",
+    "Let a paused schedule go on with what comes from now on.",
+)
+remove_command = _command(
+    "remove",
+    remove_schedule,
+    lambda name, _: f"removed {name}; its jobs stay",
+    "Delete a schedule that a person has added, or that is disabled. Its jobs stay.",
+)
+
+
+@schedules.command("run")
+@click.argument("name")
+@by_option
+@reason_option
+@json_option
+@pass_settings
+def run_command(settings: Settings, /, *, name: str, by: str, reason: str) -> None:
+    """Make one more job of a schedule, due at once. Its plan does not move."""
+    with changing(settings) as connection:
+        ref = run_schedule_now(connection, name, by=by, reason=reason, schema=settings.schema_name)
+    show({"job_id": ref.id}, lambda: [f"job {ref.id}"])

@@ -1,0 +1,147 @@
+"""What the commands about schedules share: the options that make up a rule and its terms."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TextIO, TypeVar
+
+import click
+
+from outbox.payload_types import load_payload_types
+from outbox.schedules.declaring import Content, content_of, plain_content
+from outbox_schemas import PayloadError
+
+__all__ = ["content_given", "instant_option", "payload_options", "rule_options", "term_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PAYLOAD_CHARACTERS = 1_000_000
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"([0-9]{1,8}) ?([smhdw]?)", re.ASCII)
+_ISO = re.compile(r"P(?:([0-9]{1,4})D)?(?:T(?:([0-9]{1,4})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,8})S)?)?", re.ASCII)
+
+
+def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """Return seconds from 900, 90s, 15m, 12h, 1d, 2w, or ISO 8601 (PT15M)."""
+    if value is None:
+        return None
+    if found := _SPAN.fullmatch(value):
+        return int(found[1]) * _SECONDS[found[2]]
+    found = _ISO.fullmatch(value)
+    if found is None or not any(found.groups()):
+        raise click.BadParameter("give a whole number with a unit, 90s, 15m, 12h, 1d or 2w, or ISO 8601: PT15M")
+    return sum(int(part or 0) * size for part, size in zip(found.groups(), (86_400, 3600, 60, 1), strict=True))
+
+
+def _instant(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter("give an instant with its zone: 2030-01-31T12:00:00Z") from None
+    if found.utcoffset() is None:
+        raise click.BadParameter("lacks a time zone: 2030-01-31T12:00:00Z")
+    return found
+
+
+def instant_option(flag: str, text: str) -> Callable[[F], F]:
+    """Return an option that takes an instant with its zone."""
+    return click.option(flag, callback=_instant, metavar="INSTANT", help=text)
+
+
+def _with(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def rule_options(command: F) -> F:
+    """Add what says when; none has a default, so that what is not given can be told."""
+    return _with(
+        command,
+        (
+            click.option("--cron", metavar="EXPRESSION", help="Five fields, '30 2 * * MON-FRI', or @hourly."),
+            click.option("--every", callback=_span, metavar="SPAN", help="Instead: an interval, 90s, 15m, 12h, PT15M."),
+            click.option("--zone", "time_zone", metavar="ZONE", help="Of --cron: Europe/Berlin; UTC unless given."),
+            instant_option("--starts", "No occurrence is before it; intervals are counted from it."),
+            instant_option("--ends", "No occurrence is after it."),
+        ),
+    )
+
+
+def term_options(command: F) -> F:
+    """Add the terms besides the rule."""
+    return _with(
+        command,
+        (
+            click.option("--tenant", metavar="NAME", help="Of the jobs."),
+            click.option("--priority", type=int, metavar="N", help="Of the jobs, -100 to 100."),
+            click.option("--missed", type=click.Choice(["skip", "latest", "all"]), help="What missed ones become."),
+            click.option("--missed-limit", type=int, metavar="N", help="With --missed all: so many at most."),
+            click.option("--grace", callback=_span, metavar="SPAN", help="Later than this is missed."),
+            click.option("--jitter", callback=_span, metavar="SPAN", help="Jobs start up to so much later."),
+        ),
+    )
+
+
+def _document(_ctx: click.Context, _parameter: click.Parameter, value: TextIO | None) -> Mapping[str, Any] | None:
+    """Return the payload that a file holds: an argument would be visible to every user of the machine."""
+    if value is None:
+        return None
+    try:
+        with value:
+            found = json.loads(value.read(_PAYLOAD_CHARACTERS))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise click.BadParameter('must hold a JSON object, for example {"account": 7}')
+    return found
+
+
+def payload_options(command: F) -> F:
+    """Add what says which job."""
+    return _with(
+        command,
+        (
+            click.option("--kind", metavar="NAME", help="Of the jobs."),
+            click.option("--module", metavar="MODULE", help="Where its payload class is, which checks the payload."),
+            click.option("--version", type=int, metavar="N", help="Of the payload, without --module; else 1."),
+            click.option("--queue", metavar="NAME", help="Of the jobs, without --module; default unless given."),
+            click.option(
+                "--payload-file",
+                "document",
+                type=click.File("r", encoding="utf-8"),
+                callback=_document,
+                metavar="FILE",
+                help="A JSON object; - reads stdin; {} unless given.",
+            ),
+        ),
+    )
+
+
+def content_given(
+    kind: str, module: str | None, version: int | None, queue: str | None, document: Mapping[str, Any] | None
+) -> Content:
+    """Return what each job is, checked by its class if a module is named.
+
+    Raises:
+        PayloadError: the payload does not fit its class, or can't be stored.
+    """
+    given = dict(document or {})
+    if module is None:
+        return plain_content(given, kind=kind, version=version or 1, queue=queue or "default")
+    if version is not None or queue is not None:
+        raise click.UsageError("--version and --queue are the class's where --module is given")
+    found = [payload for payload in load_payload_types([module]).values() if payload.kind == kind]
+    if not found:
+        raise click.UsageError(f"{module} has no payload class of the kind {kind!r}")
+    newest = max(found, key=lambda payload: payload.version)
+    try:
+        payload = newest.model_validate_json(json.dumps(given))
+    except ValueError as error:
+        raise PayloadError("payload", f"does not fit {newest.__name__}: {type(error).__name__}") from None
+    return content_of(payload)

@@ -1,0 +1,1 @@
+"""Recurring schedules: rules, the plan of each, and what declares, changes and advances them."""

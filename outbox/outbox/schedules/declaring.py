@@ -1,0 +1,263 @@
+"""A schedule as it is declared, and the checked form in which it is stored. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic_core import from_json
+
+from outbox.schedules.planning import Missed
+from outbox.schedules.rules import Rule, every_text, parse_rule
+from outbox.sealing.envelope import is_reserved, is_sealed
+from outbox.sealing.using import seals_all
+from outbox_schemas import Payload, PayloadError, ScheduleRefused, digest
+from outbox_schemas.exactness import check_exact
+from outbox_schemas.names import check_instant, check_name, check_priority, check_tenant
+from outbox_schemas.payload import MAX_PAYLOAD_BYTES
+
+__all__ = ["Content", "Declared", "Schedule", "checked", "content_of", "plain_content", "read_digest", "rule_of"]
+
+LONGEST_SPAN_S = 86_400
+MOST_MADE_UP = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A recurring job: what, by which rule, and on what terms.
+
+    Attributes:
+        name: unique in the installation, as kinds are named; every occurrence's logical key begins with it.
+        payload: what each job gets; its own `logical_key()` is not asked.
+        cron: five fields, or `@hourly` and the like; or
+        every: an interval of real time, as a timedelta or in whole seconds, from `starts_at` on, else from when it is
+            declared.
+        time_zone: in which `cron` is read; an IANA name.
+        tenant, priority: of each job.
+        missed: what becomes of those that came while no relay ran: "skip", "latest" (the last is made up for) or "all".
+        missed_limit: so many at most, with "all": the last ones.
+        grace: an occurrence that is seen to within this time is not missed; up to a day.
+        jitter: each job starts up to so much later, always the same for an occurrence; up to a day.
+        starts_at, ends_at: aware datetimes; no occurrence is before the one or after the other.
+    """
+
+    name: str
+    payload: Payload
+    cron: str | None = None
+    every: timedelta | int | None = None
+    time_zone: str = "UTC"
+    tenant: str = "default"
+    priority: int = 0
+    missed: str = "latest"
+    missed_limit: int = 100
+    grace: timedelta | int = 60
+    jitter: timedelta | int = 0
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What each job of a schedule is: kind, version, queue, and its payload as JSON text with its digest in
+    hexadecimal.
+    """
+
+    kind: str
+    version: int
+    queue: str
+    payload: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A schedule's checked terms, as its row holds them."""
+
+    name: str
+    kind: str
+    tenant: str
+    version: int
+    queue: str
+    payload: str
+    digest: str
+    rule: str
+    time_zone: str
+    priority: int
+    missed: str
+    missed_limit: int
+    grace_s: int
+    jitter_s: int
+    starts_at: datetime | None
+    ends_at: datetime | None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the terms by the names of their columns."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def changes(self, row: Any) -> list[str]:
+        """Return the names of what differs from a stored row; the payload goes by its digest."""
+        mine = self.parameters()
+        changed = [name for name in mine if name != "payload" and mine[name] != getattr(row, name)]
+        return ["payload" if name == "digest" else name for name in changed]
+
+
+PLANNED_BY = frozenset({"rule", "time_zone", "starts_at", "ends_at"})
+"""A change of one of these makes another plan."""
+
+
+def checked(schedule: Schedule) -> Declared:
+    """Return a declaration in its stored form. Raises as `declared`."""
+    if not isinstance(schedule, Schedule):
+        raise ScheduleRefused("schedule", f"must be a Schedule, not {type(schedule).__name__}")
+    terms = {field.name: getattr(schedule, field.name) for field in fields(schedule) if field.name != "payload"}
+    return declared(content_of(schedule.payload), **terms)
+
+
+def declared(
+    content: Content,
+    *,
+    name: str,
+    cron: str | None,
+    every: timedelta | int | None,
+    time_zone: str,
+    tenant: str,
+    priority: int,
+    missed: str,
+    missed_limit: int,
+    grace: timedelta | int,
+    jitter: timedelta | int,
+    starts_at: datetime | None,
+    ends_at: datetime | None,
+) -> Declared:
+    """Check every term, and return them as they are stored.
+
+    Raises:
+        ScheduleRefused: the rule, the zone or a term can't be, or nothing would ever come of it.
+        NameRefused: a name, an instant or the priority is out of bounds.
+    """
+    start = None if starts_at is None else check_instant("starts_at", starts_at)
+    end = None if ends_at is None else check_instant("ends_at", ends_at)
+    if start is not None and end is not None and end < start:
+        raise ScheduleRefused("ends_at", "is before starts_at; nothing would ever come")
+    text = rule_of(cron, every)
+    parse_rule(text, time_zone, start or datetime(1970, 1, 1, tzinfo=UTC))
+    return Declared(
+        check_name("name", name),
+        content.kind,
+        check_tenant(tenant),
+        content.version,
+        content.queue,
+        content.payload,
+        content.digest,
+        text,
+        time_zone,
+        int(check_priority(priority)),
+        _missed(missed),
+        _whole("missed_limit", missed_limit, 1, MOST_MADE_UP),
+        _seconds("grace", grace),
+        _seconds("jitter", jitter),
+        start,
+        end,
+    )
+
+
+def rule_of(cron: str | None, every: timedelta | int | None) -> str:
+    """Return a rule's text from the one of both that is given. Raises `ScheduleRefused`."""
+    if (cron is None) == (every is None):
+        raise ScheduleRefused("cron", "or every must be given, and not both")
+    if every is not None:
+        return every_text(every)
+    if not isinstance(cron, str):
+        raise ScheduleRefused("cron", f"must be text, not {type(cron).__name__}")
+    if cron.startswith("every"):
+        raise ScheduleRefused("cron", "is no expression; give intervals as every=")
+    return cron
+
+
+def rule_from(row: Any) -> Rule:
+    """Return the rule of a stored row (`rule`, `time_zone`, `starts_at`, `created_at`). Raises `ScheduleRefused`."""
+    return parse_rule(row.rule, row.time_zone, row.starts_at or row.created_at)
+
+
+def content_of(payload: Payload) -> Content:
+    """Return what is stored of a payload.
+
+    Raises:
+        PayloadError: it can't be stored exactly, or is sealed: a schedule's payload would lie in clear.
+    """
+    cls = type(payload)
+    if not isinstance(payload, Payload) or not hasattr(cls, "kind"):
+        raise PayloadError("payload", f"must be a Payload with a kind, not {cls.__name__}")
+    if cls.sealed or seals_all():
+        raise PayloadError(
+            "payload",
+            f"of {cls.__name__} is to be sealed, and a schedule keeps it in clear; schedule a job without secrets that "
+            "submits the sealed one",
+        )
+    document = payload.to_document()
+    if is_reserved(document.text):
+        raise PayloadError("payload", "looks like a sealed one; rename its field")
+    kind, queue = check_name("kind", cls.kind), check_name("queue", cls.queue)
+    return Content(kind, int(cls.version), queue, document.text, document.digest.hex())
+
+
+def plain_content(document: Any, *, kind: str, version: int = 1, queue: str = "default") -> Content:
+    """Return what is stored of a JSON object whose class is not at hand.
+
+    Raises:
+        PayloadError: it is no object, can't be stored exactly, or every payload is to be sealed here.
+        NameRefused: kind or queue is out of bounds.
+    """
+    if not isinstance(document, Mapping):
+        raise PayloadError("payload", f"must be an object, not {type(document).__name__}")
+    if seals_all():
+        raise PayloadError("payload", "is to be sealed by this process's keys, and a schedule keeps it in clear")
+    check_exact(document)
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    if len(text.encode()) > MAX_PAYLOAD_BYTES:
+        raise PayloadError("payload", f"has {len(text.encode())} bytes as JSON; {MAX_PAYLOAD_BYTES} are allowed")
+    if is_reserved(text):
+        raise PayloadError("payload", "looks like a sealed one; rename its field")
+    version = _whole("version", version, 1, 2**31 - 1)
+    return Content(
+        check_name("kind", kind), version, check_name("queue", queue), text, digest([version, document]).hex()
+    )
+
+
+def read_digest(version: int, text: str) -> str:
+    """Return the digest of a payload that was stored without one, by hand. Raises `PayloadError` if it can't be
+    read.
+    """
+    if is_sealed(text):
+        raise PayloadError("payload", "is sealed, and belongs to another job; store it in clear")
+    try:
+        document = from_json(text)
+        check_exact(document)
+        return digest([version, document]).hex()
+    except (ValueError, RecursionError):
+        raise PayloadError("payload", "can't be read by Python; replace it") from None
+
+
+def _missed(value: object) -> str:
+    try:
+        return Missed(value).value if isinstance(value, str) else Missed("")
+    except ValueError:
+        raise ScheduleRefused("missed", f"must be one of {', '.join(Missed)}") from None
+
+
+def _whole(field: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ScheduleRefused(field, f"must be a whole number from {least} to {most}")
+    return int(value)
+
+
+def _seconds(field: str, value: timedelta | int) -> int:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, float) and seconds.is_integer():
+        seconds = int(seconds)
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_SPAN_S:
+        raise ScheduleRefused(field, f"must be a timedelta or whole seconds, from 0 to {LONGEST_SPAN_S // 3600} hours")
+    return seconds

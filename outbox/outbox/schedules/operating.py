@@ -1,0 +1,243 @@
+"""A person's, or a program's, way to look at schedules and to change them, in the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from outbox.cancelling import check_actor
+from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked, rule_of
+from outbox.schedules.planning import Missed, Terms, upcoming
+from outbox.schedules.rules import parse_rule
+from outbox.schedules.turns import submission_of_occurrence
+from outbox.schedules.views import ScheduleView, view_of
+from outbox.statements import Statements, statements_for
+from outbox.submission import Options
+from outbox.writer import Target, connection_of, schema_of, writable, write_one
+from outbox_schemas import JobRef, ScheduleNotFound, ScheduleRefused, occurrence_key
+from outbox_schemas.names import check_instant, check_name
+
+__all__ = [
+    "MOST_PREVIEWED",
+    "OPERATOR",
+    "Audit",
+    "add_schedule",
+    "change_schedule",
+    "get_schedule",
+    "list_schedules",
+    "occurrences_of",
+    "pause_schedule",
+    "preview_schedule",
+    "put",
+    "remove_schedule",
+    "resume_schedule",
+    "run_schedule_now",
+]
+
+OPERATOR = "operator"
+"""The source of what a person has added."""
+MOST_PREVIEWED = 1000
+
+
+def list_schedules(target: Target, *, source: str | None = None, schema: str | None = None) -> list[ScheduleView]:
+    """Return the schedules, of one source or all, by their names."""
+    parameters = {"name": None, "source": source}
+    rows = statements_for(schema_of(target, schema)).run_within(connection_of(target), "list_schedules", parameters)
+    return [view_of(row) for row in rows]
+
+
+def get_schedule(target: Target, name: str, *, schema: str | None = None) -> ScheduleView:
+    """Return one schedule. Raises `ScheduleNotFound`."""
+    parameters = {"name": check_name("name", name), "source": None}
+    rows = statements_for(schema_of(target, schema)).run_within(connection_of(target), "list_schedules", parameters)
+    if not rows:
+        raise ScheduleNotFound(name)
+    return view_of(rows[0])
+
+
+def preview_schedule(
+    *,
+    after: datetime,
+    n: int = 10,
+    cron: str | None = None,
+    every: timedelta | int | None = None,
+    time_zone: str = "UTC",
+    starts_at: datetime | None = None,
+    ends_at: datetime | None = None,
+) -> list[datetime]:
+    """Return the next `n` occurrences after an instant, in UTC, as relays find them. Asks no database.
+
+    An interval is counted from `starts_at`, else from `after`.
+
+    Raises:
+        ScheduleRefused, NameRefused: the rule or a term can't be, or `n` is not from 1 to 1,000.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_PREVIEWED:
+        raise ScheduleRefused("n", f"must be a whole number from 1 to {MOST_PREVIEWED}")
+    place = check_instant("after", after)
+    start = None if starts_at is None else check_instant("starts_at", starts_at)
+    end = None if ends_at is None else check_instant("ends_at", ends_at)
+    rule = parse_rule(rule_of(cron, every), time_zone, start or place)
+    return upcoming(Terms(rule, Missed.LATEST, 1, 0, start, end), place, n)
+
+
+def occurrences_of(view: ScheduleView, after: datetime, n: int) -> list[datetime]:
+    """Return the next `n` occurrences of a stored schedule after an instant, as relays find them. Raises
+    `ScheduleRefused` if its rule or zone, stored by hand, can't be.
+    """
+    rule = parse_rule(view.rule, view.time_zone, view.starts_at or view.created_at)
+    return upcoming(Terms(rule, Missed.LATEST, 1, 0, view.starts_at, view.ends_at), after, n)
+
+
+def add_schedule(
+    target: Target, schedule: Schedule | Declared, *, by: str, reason: str, schema: str | None = None
+) -> ScheduleView:
+    """Add a schedule of a person's, audited. Nothing up to this moment is an occurrence of it.
+
+    Raises:
+        ScheduleRefused, NameRefused, PayloadError: there is one of this name, or a term can't be.
+    """
+    check_actor(by, reason)
+    terms = schedule if isinstance(schedule, Declared) else checked(schedule)
+    connection, statements = _at(target, schema)
+    if not put(connection, statements, terms, OPERATOR):
+        raise ScheduleRefused("name", f"{terms.name!r} is taken; change that schedule, or choose another name")
+    Audit(connection, statements, by, reason).write("add", terms.name, told(terms))
+    return get_schedule(target, terms.name, schema=schema)
+
+
+def change_schedule(
+    target: Target, schedule: Schedule | Declared, *, by: str, reason: str, schema: str | None = None
+) -> list[str]:
+    """Give a schedule of a person's other terms, audited, and return the names of those that have changed.
+
+    With another rule, zone, start or end it goes on with what comes after this moment; with other terms alone where it
+    stands.
+
+    Raises:
+        ScheduleNotFound: there is none of this name.
+        ScheduleRefused, NameRefused, PayloadError: it is declared by a program, or a term can't be.
+    """
+    check_actor(by, reason)
+    terms = schedule if isinstance(schedule, Declared) else checked(schedule)
+    connection, statements = _at(target, schema)
+    row = held(connection, statements, terms.name)
+    if row.source != OPERATOR:
+        raise ScheduleRefused("name", f"{terms.name!r} is declared by {row.source!r}; change it there")
+    changes = terms.changes(row)
+    if changes:
+        change(connection, statements, terms, row.source, changes)
+        Audit(connection, statements, by, reason).write("change", terms.name, {"changed": changes} | told(terms))
+    return changes
+
+
+def pause_schedule(target: Target, name: str, *, by: str, reason: str, schema: str | None = None) -> bool:
+    """Pause a schedule, audited; False: it was paused already. What would come meanwhile is not made up for. A turn
+    that is under way is waited for. Raises `ScheduleNotFound`, `NameRefused`.
+    """
+    return _steer(target, name, "pause", by=by, reason=reason, schema=schema)
+
+
+def resume_schedule(target: Target, name: str, *, by: str, reason: str, schema: str | None = None) -> bool:
+    """Let a paused schedule go on with what comes after this moment, audited; False: it was not paused. Raises
+    `ScheduleNotFound`, `NameRefused`.
+    """
+    return _steer(target, name, "resume", by=by, reason=reason, schema=schema)
+
+
+def remove_schedule(target: Target, name: str, *, by: str, reason: str, schema: str | None = None) -> None:
+    """Delete a schedule, audited; the jobs that it has made stay.
+
+    Raises:
+        ScheduleNotFound: there is none of this name.
+        ScheduleRefused: a program declares it, and would add it again.
+    """
+    check_actor(by, reason)
+    connection, statements = _at(target, schema)
+    row = held(connection, statements, name)
+    if row.source != OPERATOR and row.disabled_at is None:
+        raise ScheduleRefused("name", f"{name!r} is declared by {row.source!r}; take it out there, or pause it")
+    statements.run_within(connection, "remove_schedule", {"name": name})
+    Audit(connection, statements, by, reason).write("remove", name, {"kind": row.kind, "rule": row.rule})
+
+
+def run_schedule_now(target: Target, name: str, *, by: str, reason: str, schema: str | None = None) -> JobRef:
+    """Make one more job of a schedule, due at once, in the caller's transaction, audited. The plan does not move.
+
+    A paused or broken one can be run, as far as it is readable.
+
+    Raises:
+        ScheduleNotFound: there is none of this name.
+        ScheduleRefused: it is disabled.
+        PayloadError: its payload, stored by hand, can't be read.
+    """
+    check_actor(by, reason)
+    connection, statements = writable(target), statements_for(schema_of(target, schema))
+    row = held(connection, statements, name)
+    if row.disabled_at is not None:
+        raise ScheduleRefused("name", f"{name!r} is disabled: {row.source!r} does not declare it any more")
+    key = occurrence_key(name, row.now, secrets.token_hex(6))
+    options = Options.of(tenant=row.tenant, priority=row.priority)
+    ref = write_one(connection, submission_of_occurrence(row, key), options, statements)
+    Audit(connection, statements, by, reason).write("run", name, {"job_id": str(ref.id)})
+    return ref
+
+
+def held(connection: sa.Connection, statements: Statements, name: str) -> Any:
+    """Return a schedule's row, locked for this transaction. Raises `ScheduleNotFound`."""
+    rows = statements.run_within(connection, "hold_schedule", {"name": check_name("name", name)})
+    if not rows:
+        raise ScheduleNotFound(name)
+    return rows[0]
+
+
+def put(connection: sa.Connection, statements: Statements, terms: Declared, source: str) -> bool:
+    """Add a schedule, unless there is one of its name; tell which."""
+    return bool(statements.run_within(connection, "add_schedule", terms.parameters() | {"source": source}))
+
+
+def change(connection: sa.Connection, statements: Statements, terms: Declared, source: str, changes: list[str]) -> None:
+    """Give a schedule that this transaction holds other terms; without any it is only enabled again."""
+    anew = not changes or bool(PLANNED_BY & {*changes})
+    statements.run_within(connection, "change_schedule", terms.parameters() | {"source": source, "anew": anew})
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Who changes schedules, and why; `write` records one change."""
+
+    connection: sa.Connection
+    statements: Statements
+    by: str
+    reason: str
+
+    def write(self, action: str, name: str, detail: dict[str, Any] | None = None) -> None:
+        """Record what was done to a schedule."""
+        what = {"action": f"schedule.{action}", "subject": name, "detail": json.dumps(detail or {})}
+        said = {"actor": self.by, "reason": self.reason}
+        self.statements.run_within(self.connection, "write_audit", what | said)
+
+
+def told(terms: Declared) -> dict[str, Any]:
+    """Return what the audit keeps of a schedule's terms: not its payload."""
+    return {"kind": terms.kind, "tenant": terms.tenant, "rule": terms.rule, "time_zone": terms.time_zone}
+
+
+def _steer(target: Target, name: str, action: str, *, by: str, reason: str, schema: str | None) -> bool:
+    check_actor(by, reason)
+    connection, statements = _at(target, schema)
+    row = held(connection, statements, name)
+    if row.paused == (action == "pause"):
+        return False
+    statements.run_within(connection, "steer_schedule", {"name": name, "action": action})
+    Audit(connection, statements, by, reason).write(action, name)
+    return True
+
+
+def _at(target: Target, schema: str | None) -> tuple[sa.Connection, Statements]:
+    return connection_of(target), statements_for(schema_of(target, schema))

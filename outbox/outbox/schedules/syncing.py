@@ -1,0 +1,141 @@
+"""Schedules from code: a program declares all of its own, and the stored ones are made to agree, by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from outbox.cancelling import check_actor
+from outbox.schedules.declaring import Declared, Schedule, checked
+from outbox.schedules.operating import OPERATOR, Audit, change, held, put, told
+from outbox.statements import Statements, statements_for
+from outbox.writer import Target, connection_of, schema_of
+from outbox_schemas import ScheduleNotFound, ScheduleRefused
+from outbox_schemas.names import check_name
+
+__all__ = ["Synced", "sync_schedules"]
+
+MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync has done, or would do: the names of the schedules that were added, changed (with the names of their
+    terms), enabled again, disabled, and left alone.
+    """
+
+    added: list[str] = field(default_factory=list)
+    changed: dict[str, list[str]] = field(default_factory=dict)
+    enabled: list[str] = field(default_factory=list)
+    disabled: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+
+
+def sync_schedules(
+    target: Target,
+    schedules: Iterable[Schedule],
+    *,
+    source: str,
+    by: str,
+    reason: str,
+    preview: bool = False,
+    schema: str | None = None,
+) -> Synced:
+    """Make the stored schedules of one source agree with those that are declared, in the caller's transaction.
+
+    New ones are added, others are changed, and those that are not declared any more are disabled; they keep their
+    counts, and are enabled again when they are declared again. Pauses are people's, and stay. Each change is audited.
+    Any number of processes may do it at once; the last declaration stands.
+
+    Args:
+        target: an open `Session` or `Connection`.
+        schedules: all that this source declares.
+        source: who declares them, as kinds are named: the service, say. "operator" is what people have added.
+        by, reason: who and why.
+        preview: change nothing, and return what would be done.
+        schema: as in `enqueue`.
+
+    Raises:
+        ScheduleRefused, NameRefused, PayloadError: a declaration can't be, or its name belongs to another source.
+            Nothing is changed.
+    """
+    check_actor(by, reason)
+    if check_name("source", source) == OPERATOR:
+        raise ScheduleRefused("source", f'"{OPERATOR}" is what people have added; name the service')
+    declared = {terms.name: terms for terms in _all(schedules)}
+    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    with connection.begin_nested() as nested:
+        done = _Sync(connection, statements, source, by, reason).run(declared)
+        if preview:
+            nested.rollback()
+    return done
+
+
+class _Sync:
+    def __init__(self, connection: sa.Connection, statements: Statements, source: str, by: str, reason: str) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._source = source
+        self._audit = Audit(connection, statements, by, reason).write
+        self._done = Synced()
+
+    def run(self, declared: dict[str, Declared]) -> Synced:
+        own = {"name": None, "source": self._source}
+        stored = {row.name for row in self._statements.run_within(self._connection, "list_schedules", own)}
+        for name in sorted(stored | declared.keys()):  # everybody locks them in this order
+            if name in declared:
+                self._declare(declared[name])
+            else:
+                self._disable(name)
+        return self._done
+
+    def _declare(self, terms: Declared) -> None:
+        if put(self._connection, self._statements, terms, self._source):
+            self._done.added.append(terms.name)
+            self._audit("add", terms.name, told(terms))
+            return
+        row = self._held(terms.name)
+        if row is None:  # it was removed in between
+            self._declare(terms)
+            return
+        if row.source != self._source:
+            raise ScheduleRefused("name", f"{terms.name!r} belongs to the source {row.source!r}; choose another name")
+        changes = terms.changes(row)
+        if row.disabled_at is not None:
+            change(self._connection, self._statements, terms, self._source, [])
+            self._done.enabled.append(terms.name)
+            self._audit("enable", terms.name, {"changed": changes} | told(terms))
+        elif changes:
+            change(self._connection, self._statements, terms, self._source, changes)
+            self._done.changed[terms.name] = changes
+            self._audit("change", terms.name, {"changed": changes} | told(terms))
+        else:
+            self._done.unchanged.append(terms.name)
+
+    def _disable(self, name: str) -> None:
+        row = self._held(name)
+        if row is not None and row.disabled_at is None and row.source == self._source:
+            steer = {"name": name, "action": "disable"}
+            self._statements.run_within(self._connection, "steer_schedule", steer)
+            self._done.disabled.append(name)
+            self._audit("disable", name, {})
+
+    def _held(self, name: str) -> Any:
+        try:
+            return held(self._connection, self._statements, name)
+        except ScheduleNotFound:
+            return None
+
+
+def _all(schedules: Iterable[Schedule]) -> list[Declared]:
+    found = [checked(schedule) for schedule in schedules]
+    if len(found) > MOST:
+        raise ScheduleRefused("schedules", f"are {len(found)}; one source may declare {MOST}")
+    twice = [name for name, times in Counter(terms.name for terms in found).items() if times > 1]
+    if twice:
+        raise ScheduleRefused("name", f"{twice[0]!r} is declared twice")
+    return found

@@ -1,0 +1,107 @@
+"""A relay's turn of a schedule: make the jobs of what is due and go on, in one transaction; or mark it as broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from outbox.backoff import ceiling
+from outbox.ids import new_id
+from outbox.link import Link
+from outbox.masking import masked_line
+from outbox.schedules.declaring import read_digest
+from outbox.schedules.planning import Missed, Terms, delay_s, plan
+from outbox.schedules.rules import parse_rule
+from outbox.submission import Options, Submission, job_text
+from outbox.trouble import Fault, fault_of, reason_of
+from outbox_schemas import OutboxError, occurrence_key
+from outbox_schemas.names import check_name
+
+__all__ = ["Turn", "submission_of_occurrence", "take_turn"]
+
+# A broken schedule is looked at again after a minute, then after twice as long each time.
+_AGAIN_S = 60.0
+_AGAIN_MAX_S = 3600.0
+_ERROR_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a turn has done. `error`: why the schedule is marked as broken; None: it is not."""
+
+    name: str
+    made: int = 0
+    passed_over: int = 0
+    error: str | None = None
+
+
+def take_turn(link: Link, before_commit: Callable[[], None] = lambda: None) -> Turn | None:
+    """Give the schedule whose turn it is one turn, in a transaction of its own; None: none is due.
+
+    Any number of relays may call it at once. A schedule that can't have its turn is marked as broken, with the reason,
+    and looked at again after a while that grows; it keeps no other one from its turn. What is wrong with the server or
+    the connection is raised, and breaks nothing.
+    """
+    row = None
+    try:
+        with link.transaction():
+            rows = link.run("next_schedule")
+            if not rows:
+                return None
+            row = rows[0]
+            turn = _advance(link, row)
+            before_commit()
+            return turn
+    except Exception as error:
+        if row is None or fault_of(error) is not Fault.UNKNOWN:
+            raise
+        return _broken(link, row, error)
+
+
+def submission_of_occurrence(row: Any, key: str) -> Submission:
+    """Return the job of one occurrence, from the schedule's row.
+
+    Raises:
+        NameRefused: a name in the row is out of bounds.
+        PayloadError: its payload, stored by hand, can't be read.
+    """
+    check_name("name", row.name)
+    kind, queue = check_name("kind", row.kind), check_name("queue", row.queue)
+    digest = row.digest or read_digest(row.version, row.payload_text)
+    return Submission(kind, key, 0, new_id(), row.version, queue, digest, row.payload_text)
+
+
+def _advance(link: Link, row: Any) -> Turn:
+    rule = parse_rule(row.rule, row.time_zone, row.anchor_at)
+    terms = Terms(rule, Missed(row.missed), row.missed_limit, row.grace_s, row.starts_at, row.ends_at)
+    planned = plan(terms, row.after_at or row.now, row.now)
+    for at in planned.make:
+        _make(link, row, at)
+    link.run(
+        "advance_schedule",
+        name=row.name,
+        after_at=planned.after,
+        next_at=planned.next_at,
+        last_at=planned.make[-1] if planned.make else None,
+        made=len(planned.make),
+        passed_over=planned.missed,
+    )
+    return Turn(row.name, len(planned.make), planned.missed)
+
+
+def _make(link: Link, row: Any, at: datetime) -> None:
+    """Write the job of an occurrence. One that has its key already is that job, however it came to be."""
+    starts = at + timedelta(seconds=delay_s(row.name, at, row.jitter_s))
+    options = Options.of(tenant=row.tenant, priority=row.priority, run_at=starts)
+    link.run("enqueue_one", jobs=job_text(submission_of_occurrence(row, occurrence_key(row.name, at)), options))
+
+
+def _broken(link: Link, row: Any, error: Exception) -> Turn:
+    text = str(error) if isinstance(error, OutboxError) else reason_of(error)
+    told = masked_line(text, _ERROR_CHARACTERS)
+    pause_s = ceiling(row.failed_turns + 1, _AGAIN_S, _AGAIN_MAX_S)
+    seen = {"name": row.name, "revision": row.revision, "failed_turns": row.failed_turns}
+    link.run("break_schedule", **seen, pause_s=pause_s, error=told)
+    return Turn(row.name, error=told)

@@ -1,0 +1,15 @@
+-- Purpose: mark a schedule whose turn has failed, and have it wait, longer each time, so that others get theirs. Where its row has changed since, or
+--   another relay's turn went well, nothing changes.
+-- Transition: none
+-- Parameters: name, revision, failed_turns (both as the turn had found them), pause_s, error
+-- Locks: the schedule's row, SKIP LOCKED: who holds it sees to it. Index: schedules_pkey.
+UPDATE {schema}.schedules AS s
+SET failed_turns = s.failed_turns + 1, broken_at = coalesce(s.broken_at, c.now), last_error = CAST(:error AS text),
+  wake_at = c.now + make_interval(secs => CAST(:pause_s AS float8))
+FROM (
+  SELECT h.name FROM {schema}.schedules AS h
+  WHERE h.name = CAST(:name AS text) AND h.revision = CAST(:revision AS integer) AND h.failed_turns = CAST(:failed_turns AS integer)
+  FOR UPDATE SKIP LOCKED
+) AS held CROSS JOIN (SELECT {schema}.clock() AS now) AS c
+WHERE s.name = held.name
+RETURNING s.name

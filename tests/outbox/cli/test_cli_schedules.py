@@ -1,0 +1,199 @@
+"""`outbox schedules` on a real database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outbox.cli import root
+from support.database import Database
+
+WHO = ("--by", "ann", "--reason", "a test")
+MODULE = """
+from outbox import Schedule
+from outbox_schemas import Payload
+
+
+class Bill(Payload):
+    kind = "bill"
+    queue = "money"
+    month: int = 1
+
+    def logical_key(self) -> str:
+        return str(self.month)
+
+
+nightly = Schedule(name="nightly", payload=Bill(), cron="30 2 * * *", time_zone="Europe/Berlin")
+more = [nightly, Schedule(name="often", payload=Bill(month=2), every=900)]
+none = []
+"""
+
+
+@pytest.fixture
+def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command line on this test's database and return exit code, stdout and stderr."""
+    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = root.run([str(argument) for argument in arguments])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of an importable module that declares schedules."""
+    name = f"declared_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+def listed(run: Any) -> dict[str, Any]:
+    """Return what the list shows, by name."""
+    code, shown, _ = run("schedules", "list", "--json")
+    assert code == 0
+    return {one["name"]: one for one in json.loads(shown)["schedules"]}
+
+
+def test_a_schedule_lives_through_its_commands(run: Any, database: Database, tmp_path: Path) -> None:
+    """Added, listed, shown, changed, paused, resumed, run and removed, each with who and why."""
+    payload = tmp_path / "payload.json"
+    payload.write_text('{"account": 7}', encoding="utf-8")
+    rule = ("--cron", "30 2 * * *", "--zone", "Europe/Berlin")
+    code, shown, _ = run(
+        "schedules", "add", "nightly", *rule, "--kind", "report", "--payload-file", payload, "--queue", "slow",
+        "--missed", "all", "--missed-limit", "3", "--grace", "5m", "--jitter", "PT1M", "--priority", "5", *WHO,
+    )  # fmt: skip
+    assert (code, "added nightly" in shown) == (0, True)
+    one = listed(run)["nightly"]
+    wanted = {"rule": "30 2 * * *", "time_zone": "Europe/Berlin", "kind": "report", "queue": "slow", "missed": "all",
+              "missed_limit": 3, "grace_s": 300, "jitter_s": 60, "priority": 5, "state": "active"}  # fmt: skip
+    assert {name: one[name] for name in wanted} == wanted
+    code, shown, _ = run("schedules", "show", "nightly")
+    assert code == 0
+    assert "T" not in shown.split("next:")[0].split("between:")[1].split("and")[0]
+    assert shown.count("02:30:00+0") == 5
+    code, shown, _ = run("schedules", "set", "nightly", "--every", "90s", *WHO)
+    assert (code, shown) == (0, "changed nightly: rule\n")
+    assert listed(run)["nightly"]["missed_limit"] == 3
+    assert run("schedules", "set", "nightly", "--every", "90s", *WHO)[1] == "nightly is so already\n"
+    assert run("schedules", "pause", "nightly", *WHO)[:2] == (0, "paused nightly\n")
+    assert listed(run)["nightly"]["state"] == "paused"
+    assert "goes on" in run("schedules", "resume", "nightly", *WHO)[1]
+    code, shown, _ = run("schedules", "run", "nightly", "--json", *WHO)
+    job_id = json.loads(shown)["job_id"]
+    assert database.value("SELECT payload->>'account' FROM {s}.jobs WHERE id = %s", job_id) == "7"
+    assert run("schedules", "remove", "nightly", *WHO)[0] == 0
+    assert listed(run) == {}
+    actions = [action for (action,) in database.rows("SELECT action FROM {s}.audit ORDER BY id")]
+    assert actions == [f"schedule.{what}" for what in ("add", "change", "pause", "resume", "run", "remove")]
+    assert database.rows("SELECT DISTINCT actor, reason FROM {s}.audit") == [("ann", "a test")]
+
+
+def test_preview_needs_no_database(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule is previewed as relays would find it, in its zone and in UTC."""
+    monkeypatch.delenv("OUTBOX_DATABASE_URL")
+    rule = ("--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--after", "2025-03-29T12:00:00Z", "-n", "2")
+    code, shown, _ = run("schedules", "preview", *rule)
+    assert code == 0
+    assert shown.splitlines() == [
+        "2025-03-30 01:00:00Z  2025-03-30 03:00:00+02:00",
+        "2025-03-31 00:30:00Z  2025-03-31 02:30:00+02:00",
+    ]
+    every = ("--every", "15m", "--starts", "2026-01-01T00:05:00Z", "--after", "2026-01-01T00:06:00Z", "-n", "1")
+    assert json.loads(run("schedules", "preview", *every, "--json")[1])["upcoming"] == ["2026-01-01T00:20:00Z"]
+
+
+def test_preview_of_a_stored_one(run: Any) -> None:
+    """By its name, with its own rule and zone."""
+    run("schedules", "add", "s", "--cron", "0 0 1 1 *", "--zone", "Asia/Tokyo", "--kind", "k", *WHO)
+    shown = run("schedules", "preview", "s", "-n", "1", "--after", "2026-05-01T00:00:00Z")[1]
+    assert shown == "2026-12-31 15:00:00Z  2027-01-01 00:00:00+09:00\n"
+    assert run("schedules", "preview", "gone")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("add", "s", "--kind", "k", "--cron", "0 0 31 2 *", *WHO), "never comes"),
+        (("add", "s", "--kind", "k", "--cron", "0 0 * * *", "--zone", "America/New_Yrok", *WHO), "time_zone"),
+        (("add", "s", "--kind", "k", *WHO), "cron"),
+        (("add", "s", "--kind", "k", "--cron", "* * * * *", "--every", "5m", *WHO), "not both"),
+        (("add", "s", "--cron", "* * * * *", *WHO), "--kind"),
+        (("add", "s", "--kind", "k", "--every", "5 parsecs", *WHO), "--every"),
+        (("add", "s", "--kind", "k", "--every", "P", *WHO), "--every"),
+        (("add", "s", "--kind", "k", "--every", "0s", *WHO), "every"),
+        (("add", "a@b", "--kind", "k", "--every", "5m", *WHO), "name"),
+        (("add", "s", "--kind", "k", "--every", "5m", "--ends", "2030-01-01T00:00:00", *WHO), "time zone"),
+        (("add", "s", "--kind", "k", "--every", "5m"), "--by"),
+        (("set", "s", *WHO), "what is to be changed"),
+        (("preview",), "NAME"),
+        (("preview", "s", "--every", "5m"), "NAME"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(run: Any, database: Database, arguments: Any, told: str) -> None:
+    """Exit code 2, a line that names the field, and nothing is written."""
+    code, _, shown = run("schedules", *arguments)
+    assert code == 2
+    assert told in shown
+    assert database.count("schedules") + database.count("audit") == 0
+
+
+@pytest.mark.parametrize("command", ["show", "pause", "resume", "remove", "run", "set"])
+def test_a_name_that_is_not_there_is_exit_code_1(run: Any, command: str) -> None:
+    """And says so, with where to look."""
+    more = () if command == "show" else WHO
+    more += ("--every", "5m") if command == "set" else ()
+    code, _, shown = run("schedules", command, "gone", *more)
+    assert code == 1
+    assert "'gone'" in shown
+
+
+def test_sync_takes_what_a_module_declares(run: Any, database: Database, module: str) -> None:
+    """By itself or by the name of a list; what is not declared any more is disabled."""
+    code, shown, _ = run("schedules", "sync", module, "--source", "billing", "--preview", *WHO)
+    assert code == 0
+    assert database.count("schedules") == 0
+    assert run("schedules", "sync", module, "--source", "billing", *WHO)[1] == shown
+    found = listed(run)
+    assert {name: (one["rule"], one["queue"], one["source"]) for name, one in found.items()} == {
+        "nightly": ("30 2 * * *", "money", "billing"),
+        "often": ("every 900s", "money", "billing"),
+    }
+    assert "unchanged  2" in run("schedules", "sync", f"{module}:more", "--source", "billing", *WHO)[1]
+    done = json.loads(run("schedules", "sync", f"{module}:none", "--source", "billing", "--json", *WHO)[1])
+    assert done["synced"]["disabled"] == ["nightly", "often"]
+    code, _, told = run("schedules", "set", "often", "--every", "5m", *WHO)
+    assert (code, "billing" in told) == (2, True)
+    assert run("schedules", "sync", f"{module}:gone", *WHO)[0] == 2
+    assert run("schedules", "sync", "no_such_module", *WHO)[0] == 2
+
+
+def test_a_payload_class_checks_the_payload(run: Any, module: str, tmp_path: Path, database: Database) -> None:
+    """With --module the payload fits its class, which says the queue."""
+    payload = tmp_path / "payload.json"
+    payload.write_text('{"month": "soon"}', encoding="utf-8")
+    add = ("schedules", "add", "s", "--every", "5m", "--kind", "bill", "--module", module)
+    code, _, shown = run(*add, "--payload-file", payload, *WHO)
+    assert (code, "Bill" in shown, "soon" in shown) == (2, True, False)
+    payload.write_text('{"month": 3}', encoding="utf-8")
+    assert run(*add, "--payload-file", payload, *WHO)[0] == 0
+    assert listed(run)["s"]["queue"] == "money"
+    assert run(*add, "--queue", "q", *WHO)[0] == 2
+
+
+def test_the_terminal_is_safe_from_what_is_stored(run: Any, database: Database) -> None:
+    """What was stored by hand can't move the cursor of whoever lists it, and a bad zone is told."""
+    run("schedules", "add", "s", "--every", "5m", "--kind", "k", *WHO)
+    database.rows("UPDATE {s}.schedules SET rule = E'\\x1b[2J', time_zone = E'a\\x1b]0;b', kind = E'\\x1b[1m'")
+    for command in (("list",), ("show", "s")):
+        code, shown, _ = run("schedules", *command)
+        assert (code, "\x1b" in shown) == (0, False)
+    assert run("schedules", "preview", "s")[0] == 2

@@ -1,0 +1,327 @@
+"""Schedules from code and from people: added, changed, disabled, paused, run and removed, each audited."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from outbox import (
+    JobState,
+    Schedule,
+    ScheduleNotFound,
+    ScheduleRefused,
+    add_schedule,
+    change_schedule,
+    get_schedule,
+    list_schedules,
+    pause_schedule,
+    preview_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule_now,
+    sync_schedules,
+)
+from outbox.doctor import examine
+from outbox.schedules.declaring import checked, plain_content
+from outbox_schemas import NameRefused, PayloadError, occurrence_of
+from support.database import Database
+from support.sealing import ring, using
+
+from .conftest import SAID, Report
+
+
+class Secret(Report):
+    """One that is stored sealed."""
+
+    kind = "test.secret"
+    sealed = True
+
+
+def daily(name: str, **terms: Any) -> Schedule:
+    """Return a schedule at two in Berlin."""
+    return Schedule(**{"name": name, "payload": Report(), "cron": "0 2 * * *", "time_zone": "Europe/Berlin"} | terms)
+
+
+def sync(database: Database, *schedules: Schedule, source: str = "billing", **options: Any) -> Any:
+    """Sync in a transaction of its own."""
+    with database.engine().begin() as connection:
+        return sync_schedules(connection, schedules, source=source, **SAID, **options)
+
+
+Audited = Callable[[], list[tuple[str, str, str, str]]]
+
+
+def test_a_sync_makes_the_stored_ones_agree(database: Database, plan: Any, audited: Audited) -> None:
+    """New ones are added, others changed, missing ones disabled and enabled again; what is the same is left alone."""
+    plan.at("2026-05-01T12:00:00Z")
+    done = sync(database, daily("a"), daily("b"))
+    assert (done.added, done.changed, done.disabled) == (["a", "b"], {}, [])
+    before = database.rows("SELECT xmin::text FROM {s}.schedules ORDER BY name")
+    assert sync(database, daily("b"), daily("a")).unchanged == ["a", "b"]
+    assert database.rows("SELECT xmin::text FROM {s}.schedules ORDER BY name") == before
+    done = sync(database, daily("a", cron="0 3 * * *", payload=Report(account=2)), daily("c"))
+    assert (done.added, done.changed, done.disabled) == (["c"], {"a": ["payload", "rule"]}, ["b"])
+    assert sync(database, daily("a", cron="0 3 * * *", payload=Report(account=2)), daily("b"), daily("c")).enabled == [
+        "b"
+    ]
+    assert [(what, name) for what, name, _, _ in audited()] == [
+        ("schedule.add", "a"), ("schedule.add", "b"), ("schedule.change", "a"), ("schedule.disable", "b"),
+        ("schedule.add", "c"), ("schedule.enable", "b"),
+    ]  # fmt: skip
+    assert {(by, reason) for _, _, by, reason in audited()} == {("ann", "a test")}
+    assert database.count("audit WHERE detail::text LIKE '%account%'") == 0
+
+
+def test_a_disabled_one_makes_nothing_and_makes_nothing_up(database: Database, plan: Any) -> None:
+    """What would have come while it was not declared is left out; it goes on with what comes."""
+    plan.at("2026-05-01T12:00:00Z")
+    every = Schedule(name="m", payload=Report(), every=60, missed="all")
+    sync(database, every)
+    plan.turns()
+    plan.at("2026-05-01T12:01:00Z")
+    plan.turns()
+    sync(database)
+    plan.at("2026-05-01T12:05:00Z")
+    assert plan.turns() == []
+    sync(database, every)
+    plan.turns()
+    plan.at("2026-05-01T12:06:00Z")
+    plan.turns()
+    assert plan.made("m") == ["2026-05-01T12:01:00Z", "2026-05-01T12:06:00Z"]
+
+
+def test_a_preview_changes_nothing(database: Database, audited: Audited) -> None:
+    """It says what would be done, and leaves the caller's transaction usable."""
+    sync(database, daily("a"))
+    with database.engine().begin() as connection:
+        done = sync_schedules(connection, [daily("b")], source="billing", preview=True, **SAID)
+        assert (done.added, done.disabled) == (["b"], ["a"])
+        assert [view.name for view in list_schedules(connection)] == ["a"]
+    assert len(audited()) == 1
+
+
+def test_sources_keep_to_their_own(database: Database) -> None:
+    """A sync touches no schedule of another source or of a person, and takes no name of theirs; all or nothing."""
+    sync(database, daily("a"))
+    with database.engine().begin() as connection:
+        add_schedule(connection, daily("mine"), **SAID)
+    assert sync(database, daily("z"), source="other").added == ["z"]
+    for taken in ("a", "mine"):
+        with pytest.raises(ScheduleRefused, match="belongs to the source"):
+            sync(database, daily("0-new"), daily(taken), source="third")
+    with database.engine().connect() as connection:
+        assert [(view.name, view.source, view.state) for view in list_schedules(connection)] == [
+            ("a", "billing", "active"), ("mine", "operator", "active"), ("z", "other", "active"),
+        ]  # fmt: skip
+        assert [view.name for view in list_schedules(connection, source="other")] == ["z"]
+
+
+def test_many_processes_may_sync_at_once(database: Database) -> None:
+    """Instances that start together end well, and each schedule is there once."""
+    failures: list[BaseException] = []
+    barrier = threading.Barrier(4, timeout=60)
+    engine = database.engine()
+
+    def start(number: int) -> None:
+        try:
+            barrier.wait()
+            for turn in range(5):
+                declared = [daily(f"s{n}", priority=(number + turn) % 3) for n in range(10 if turn % 2 else 7)]
+                with engine.begin() as connection:
+                    sync_schedules(connection, declared[::-1] if number % 2 else declared, source="billing", **SAID)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    assert failures == []
+    assert database.count("schedules") == 10
+
+
+def test_a_change_of_the_rule_begins_anew_and_other_changes_do_not(database: Database, plan: Any) -> None:
+    """A new rule makes nothing of what lies behind; a new payload leaves what was missed to the policy."""
+    plan.at("2026-05-01T12:00:00Z")
+    plan.add("rule", missed="all")
+    plan.add("payload", missed="all")
+    plan.turns()
+    plan.at("2026-05-01T12:03:00Z")
+    with database.engine().begin() as connection:
+        terms = {"missed": "all", "payload": Report()}
+        assert change_schedule(connection, Schedule(name="rule", every=30, **terms), **SAID) == ["rule"]
+        terms["payload"] = Report(account=5)
+        assert change_schedule(connection, Schedule(name="payload", every=60, **terms), **SAID) == ["payload"]
+        assert change_schedule(connection, Schedule(name="payload", every=60, **terms), **SAID) == []
+    plan.turns()
+    assert plan.made("rule") == []
+    assert [key[11:16] for key in plan.made("payload")] == ["12:01", "12:02", "12:03"]
+    assert database.rows("SELECT DISTINCT payload->>'account' FROM {s}.jobs") == [("5",)]
+
+
+def test_a_pause_is_a_pause(database: Database, plan: Any, audited: Audited) -> None:
+    """While it lasts nothing is made, and nothing is made up for; a sync leaves it; asking twice changes nothing."""
+    plan.at("2026-05-01T12:00:00Z")
+    every = Schedule(name="m", payload=Report(), every=60, missed="all")
+    sync(database, every)
+    plan.turns()
+    with database.engine().begin() as connection:
+        assert pause_schedule(connection, "m", **SAID)
+        assert not pause_schedule(connection, "m", **SAID)
+    plan.at("2026-05-01T12:05:00Z")
+    sync(database, every)
+    assert plan.turns() == []
+    with database.engine().begin() as connection:
+        assert get_schedule(connection, "m").state == "paused"
+        assert resume_schedule(connection, "m", **SAID)
+        assert not resume_schedule(connection, "m", **SAID)
+    plan.turns()
+    plan.at("2026-05-01T12:06:00Z")
+    plan.turns()
+    assert plan.made("m") == ["2026-05-01T12:06:00Z"]
+    assert [what for what, *_ in audited()] == ["schedule.add", "schedule.pause", "schedule.resume"]
+
+
+def test_run_now_is_one_more_job_and_moves_no_plan(database: Database, plan: Any, audited: Audited) -> None:
+    """Each asks for a job of its own, due at once, also while it is paused; with a rollback there is none."""
+    now = plan.at("2026-05-01T12:00:00Z")
+    plan.add()
+    plan.turns()
+    planned = plan.row()
+    engine = database.engine()
+    with engine.begin() as connection:
+        pause_schedule(connection, "nightly", **SAID)
+        first = run_schedule_now(connection, "nightly", **SAID)
+        second = run_schedule_now(connection, "nightly", **SAID)
+    with engine.connect() as connection:
+        run_schedule_now(connection, "nightly", **SAID)
+        connection.rollback()
+    assert (first.created, second.created, first.state) == (True, True, JobState.READY)
+    keys = [key for (key,) in database.rows("SELECT logical_key FROM {s}.jobs")]
+    assert len(keys) == len(set(keys)) == 2
+    assert {occurrence_of(key) for key in keys} == {("nightly", now, True)}
+    assert {name: plan.row()[name] for name in ("next_at", "after_at", "made")} == {
+        name: planned[name] for name in ("next_at", "after_at", "made")
+    }
+    assert [what for what, *_ in audited()] == ["schedule.add", "schedule.pause", "schedule.run", "schedule.run"]
+
+
+def test_removing_is_for_what_nobody_declares(database: Database, plan: Any) -> None:
+    """A person's can be removed, and a disabled one; one that is declared would come back, and is refused."""
+    plan.at("2026-05-01T12:00:00Z")
+    plan.add()
+    sync(database, daily("a"))
+    engine = database.engine()
+    with pytest.raises(ScheduleRefused, match="declared by 'billing'"), engine.begin() as connection:
+        remove_schedule(connection, "a", **SAID)
+    with pytest.raises(ScheduleRefused, match="declared by 'billing'"), engine.begin() as connection:
+        change_schedule(connection, daily("a"), **SAID)
+    sync(database)
+    with pytest.raises(ScheduleRefused, match="is disabled"), engine.begin() as connection:
+        run_schedule_now(connection, "a", **SAID)
+    with engine.begin() as connection:
+        remove_schedule(connection, "a", **SAID)
+        remove_schedule(connection, "nightly", **SAID)
+        assert list_schedules(connection) == []
+    for act in (remove_schedule, pause_schedule, resume_schedule, run_schedule_now):
+        with pytest.raises(ScheduleNotFound, match="nightly"), engine.begin() as connection:
+            act(connection, "nightly", **SAID)
+
+
+REFUSED = [
+    ({"name": "a@b"}, "name"), ({"name": ""}, "name"), ({"name": "x" * 101}, "name"), ({"cron": "0 0 31 2 *"}, "cron"),
+    ({"cron": None}, "cron"), ({"every": 5}, "cron"), ({"cron": "every 5s"}, "cron"),
+    ({"cron": None, "every": 0}, "every"),
+    ({"time_zone": "America/New_Yrok"}, "time_zone"), ({"tenant": ""}, "tenant"), ({"priority": 101}, "priority"),
+    ({"missed": "some"}, "missed"), ({"missed": None}, "missed"), ({"missed_limit": 0}, "missed_limit"),
+    ({"missed_limit": 10_001}, "missed_limit"), ({"grace": -1}, "grace"), ({"grace": timedelta(days=2)}, "grace"),
+    ({"jitter": 0.5}, "jitter"), ({"jitter": "5"}, "jitter"), ({"starts_at": datetime(2026, 1, 1)}, "starts_at"),  # noqa: DTZ001
+    ({"ends_at": "tomorrow"}, "ends_at"),
+    ({"starts_at": datetime(2026, 1, 2, tzinfo=UTC), "ends_at": datetime(2026, 1, 1, tzinfo=UTC)}, "ends_at"),
+    ({"payload": Secret()}, "payload"), ({"payload": {"account": 1}}, "payload"), ({"payload": None}, "payload"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("terms", "field"), REFUSED, ids=lambda value: str(value)[:30])
+def test_a_term_that_cannot_be_is_refused_with_its_field(terms: dict[str, Any], field: str) -> None:
+    """Before anything is written, in one line that names the field."""
+    with pytest.raises((ScheduleRefused, NameRefused, PayloadError)) as caught:
+        checked(
+            daily("a") if not terms else Schedule(**{"name": "a", "payload": Report(), "cron": "0 2 * * *"} | terms)
+        )
+    assert caught.value.field == field
+
+
+def test_nothing_is_written_of_a_sync_that_is_refused(database: Database) -> None:
+    """One bad declaration, or a name twice, and none is stored."""
+    for bad in (daily("b", cron="* * * *"), daily("a")):
+        with pytest.raises(ScheduleRefused):
+            sync(database, daily("a"), bad)
+    with pytest.raises(ScheduleRefused, match="source"):
+        sync(database, source="operator")
+    assert database.count("schedules") == 0
+    with database.engine().begin() as connection:
+        add_schedule(connection, daily("a"), **SAID)
+        with pytest.raises(ScheduleRefused, match="taken"):
+            add_schedule(connection, daily("a", cron="0 3 * * *"), **SAID)
+    assert database.value("SELECT rule FROM {s}.schedules") == "0 2 * * *"
+
+
+def test_where_all_is_sealed_no_schedule_lies_in_clear() -> None:
+    """Keys that seal every payload refuse schedules, with or without a class."""
+    with using(ring("k1", seal_all=True)):
+        with pytest.raises(PayloadError, match="in clear"):
+            checked(daily("a"))
+        with pytest.raises(PayloadError, match="in clear"):
+            plain_content({}, kind="k")
+
+
+def test_the_class_and_the_plain_object_store_the_same() -> None:
+    """A payload by its class and the same object by hand have one digest, so that neither looks changed."""
+    mine = checked(daily("a"))
+    plain = plain_content({"account": 1}, kind="test.report", queue="notes")
+    assert (plain.payload, plain.digest, plain.kind, plain.queue) == (mine.payload, mine.digest, mine.kind, mine.queue)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1001, True, "3"])
+def test_a_preview_is_bounded(n: Any) -> None:
+    """One to a thousand occurrences."""
+    with pytest.raises(ScheduleRefused, match=r"^n: "):
+        preview_schedule(cron="* * * * *", after=datetime(2026, 1, 1, tzinfo=UTC), n=n)
+
+
+def test_works_under_any_isolation_and_with_a_session(database: Database) -> None:
+    """The functions take what `enqueue` takes, whatever its isolation."""
+    engine = database.engine().execution_options(isolation_level="SERIALIZABLE")
+    with sa.orm.Session(engine) as session, session.begin():
+        sync_schedules(session, [daily("a")], source="billing", **SAID)
+        assert run_schedule_now(session, "a", **SAID).created
+        assert get_schedule(session, "a").state == "active"
+
+
+def test_the_doctor_names_what_is_broken_overdue_and_unreadable(database: Database, plan: Any) -> None:
+    """Each by its name, with what to do; what is paused or disabled is nobody's trouble."""
+    plan.at("2026-05-01T12:00:00Z")
+    plan.add("good")
+    plan.add("late")
+    plan.add("bad")
+    plan.add("zone")
+    plan.add("asleep")
+    database.rows("UPDATE {s}.schedules SET rule = '0 0 31 2 *' WHERE name IN ('bad', 'asleep')")
+    database.rows("UPDATE {s}.schedules SET paused = true WHERE name = 'asleep'")
+    plan.turns()
+    database.rows("UPDATE {s}.schedules SET time_zone = 'No/Where' WHERE name = 'zone'")
+    plan.at("2026-05-01T13:00:00Z")
+    database.rows("UPDATE {s}.schedules SET wake_at = {s}.clock() + interval '1 h' WHERE name <> 'late'")
+    found = {disorder.check.code: disorder for disorder in examine(database.engine()).disorders}
+    assert [case.subject for case in found["schedule_broken"].cases] == ["bad"]
+    assert "never comes" in found["schedule_broken"].cases[0].detail
+    assert [case.subject for case in found["schedule_overdue"].cases] == ["late"]
+    assert [case.subject for case in found["schedule_unreadable"].cases] == ["bad", "zone"]

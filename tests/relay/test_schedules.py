@@ -1,0 +1,150 @@
+"""Recurring schedules in real relays: while the broker is away, across kills, and three at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outbox import Schedule, sync_schedules
+from outbox.barriers import Barrier
+from outbox_relay.counters import Counters
+from outbox_relay.schedules import schedule_steps
+from support.database import Database
+
+from .conftest import Noop
+
+_AT = "CAST(split_part(logical_key, '@', 2) AS timestamptz)"
+
+
+def declare(database: Database, *names: str, **terms: Any) -> None:
+    """Commit schedules."""
+    with database.engine().begin() as connection:
+        declared = [Schedule(**{"name": name, "payload": Noop(n=1), "every": 1} | terms) for name in names]
+        sync_schedules(connection, declared, source="test", by="me", reason="a test")
+
+
+def seconds(database: Database, name: str) -> list[datetime]:
+    """Return the instants that jobs were made for, in order."""
+    return [
+        at for (at,) in database.rows(f"SELECT {_AT} FROM {{s}}.jobs WHERE logical_key LIKE %s ORDER BY 1", f"{name}@%")
+    ]
+
+
+def assert_each_second(made: list[datetime]) -> None:
+    """Each instant follows the one before, by a second: none is left out, none is there twice."""
+    assert all(other - one == timedelta(seconds=1) for one, other in pairwise(made)), made
+
+
+def test_schedules_are_kept_without_a_broker(database: Any, configure: Any, start: Any, eventually: Any) -> None:
+    """A relay that has no broker, or can't reach it, makes the jobs all the same."""
+    declare(database, "s", missed="all")
+    relay = start(configure(amqp_url=None))
+    eventually(lambda: len(seconds(database, "s")) >= 3)
+    relay.stop()
+    assert_each_second(seconds(database, "s"))
+
+
+def test_an_occurrence_is_hinted_like_any_job(
+    database: Any, settings: Any, start: Any, broker: Any, eventually: Any
+) -> None:
+    """Its hint goes out once it is due."""
+    declare(database, "s")
+    start(settings)
+    hinted: list[str] = []
+    eventually(lambda: hinted.extend(broker.hints()) or hinted)
+    assert hinted[0] in {str(job) for (job,) in database.rows("SELECT id FROM {s}.jobs")}
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("action", ["kill", "stop"])
+@pytest.mark.parametrize("barrier", [Barrier.RELAY_BEFORE_SCHEDULE, Barrier.RELAY_AFTER_SCHEDULE])
+def test_no_second_is_lost_or_doubled_where_a_relay_dies_or_hangs(
+    launch: Any,
+    database: Any,
+    tmp_path: Path,
+    eventually: Any,
+    barrier: Barrier,
+    action: str,
+) -> None:
+    """One of three relays is killed, or frozen for a while, before or after the commit of a turn."""
+    declare(database, "a", "b", missed="all", missed_limit=10_000)
+    mark = tmp_path / "mark"
+    child = launch(OUTBOX_BARRIER=f"{barrier}={action}@5", OUTBOX_BARRIER_MARK=str(mark))
+    eventually(mark.exists)
+    others = [launch(), launch()]
+    begun = max(len(seconds(database, name)) for name in ("a", "b"))
+    eventually(lambda: max(len(seconds(database, name)) for name in ("a", "b")) >= begun + 4)
+    if action == "stop":
+        child.send_signal(signal.SIGCONT)
+    eventually(lambda: min(len(seconds(database, name)) for name in ("a", "b")) >= begun + 8)
+    for other in [*others, *([child] if action == "stop" else [])]:
+        other.send_signal(signal.SIGTERM)
+    for name in ("a", "b"):
+        assert_each_second(seconds(database, name))
+    assert database.count("schedules WHERE passed_over <> 0 OR broken_at IS NOT NULL") == 0
+
+
+def test_a_broken_schedule_is_told_once_and_counted(database: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The log names it and why; the others have their turns in the same sweep, and `owed` is called for their jobs."""
+    database.clock.stop()
+    declare(database, "bad", "good")
+    counters, owed = Counters(), threading.Event()
+    (step,) = schedule_steps(counters, owed.set)
+    link = database.link()
+    step(link)
+    assert not owed.is_set()
+    database.rows("UPDATE {s}.schedules SET rule = 'nonsense' WHERE name = 'bad'")
+    database.clock.advance(2)
+    with caplog.at_level(logging.WARNING, "outbox.relay"):
+        step(link)
+        step(link)
+    assert owed.is_set()
+    assert [record.schedule for record in caplog.records] == ["bad"]
+    assert "cron" in caplog.records[0].reason
+    told = counters.snapshot()
+    assert (told["scheduled"], told["schedules_broken"]) == (2, 1)
+
+
+def _resident_kb(child: subprocess.Popen[str]) -> int:
+    status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii")
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
+
+
+def _open_files(child: subprocess.Popen[str]) -> int:
+    return len(os.listdir(f"/proc/{child.pid}/fd"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks into /proc")
+def test_nothing_grows_while_the_broker_is_away(
+    launch: Any,
+    submit: Any,
+    database: Any,
+    tmp_path: Path,
+    eventually: Any,
+) -> None:
+    """With a schedule every second and the broker away, memory, open files and the log stay as they are; what is owed
+    waits in the database alone.
+    """
+    declare(database, "s", missed="all")
+    child = launch("amqp://guest:guest@127.0.0.1:1/")
+    eventually(lambda: len(seconds(database, "s")) >= 5)
+    memory, files, log = _resident_kb(child), _open_files(child), (tmp_path / "relay.log").stat().st_size
+    submit(500)
+    eventually(lambda: len(seconds(database, "s")) >= 20, within_s=60)
+    assert _resident_kb(child) - memory < 8 * 1024
+    assert _open_files(child) <= files + 2
+    assert (tmp_path / "relay.log").stat().st_size - log < 8 * 1024
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 0
+    assert_each_second(seconds(database, "s"))
+    assert database.count("outbox WHERE phase = 'owed'") == database.count("jobs")
