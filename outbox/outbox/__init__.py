@@ -16,18 +16,17 @@ from outbox.redriving import preview_redrive, redrive
 from outbox.redriving_async import preview_redrive_async, redrive_async
 from outbox.resolving import resolve_effect
 from outbox.schedules.declaring import Schedule
+from outbox.schedules.looking import get_schedule, list_schedules, preview_schedule
 from outbox.schedules.operating import (
     add_schedule,
     change_schedule,
-    get_schedule,
-    list_schedules,
     pause_schedule,
-    preview_schedule,
     remove_schedule,
     resume_schedule,
     run_schedule_now,
+    run_schedule_now_async,
 )
-from outbox.schedules.syncing import Synced, sync_schedules
+from outbox.schedules.syncing import Synced, sync_schedules, sync_schedules_async
 from outbox.schedules.views import ScheduleView
 from outbox.writer import enqueue, enqueue_async, enqueue_many
 from outbox_schemas import (
@@ -124,5 +123,7 @@ __all__ = [
     "resolve_effect",
     "resume_schedule",
     "run_schedule_now",
+    "run_schedule_now_async",
     "sync_schedules",
+    "sync_schedules_async",
 ]

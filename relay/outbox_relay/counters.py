@@ -25,6 +25,9 @@ NAMES = (
     "inbox_keys_deleted",
     "redriven",
     "redrives_stopped",
+    "scheduled",
+    "occurrences_missed",
+    "schedules_broken",
 )
 
 

@@ -17,7 +17,7 @@ NAMES = {
         cancel_many change_schedule enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job
         get_job get_job_async get_schedule list_schedules once once_async pause_schedule preview_cancel
         preview_redrive preview_redrive_async preview_schedule redrive redrive_async remove_schedule
-        resolve_effect resume_schedule run_schedule_now sync_schedules""",
+        resolve_effect resume_schedule run_schedule_now run_schedule_now_async sync_schedules sync_schedules_async""",
     "outbox_consumer": """AsyncHandler EffectNotSent EffectOnHold EffectRefused EffectResult Handler HandlerError Job
         LeaseLost NOT_DONE RetryBudget RetryPolicy RetryableError SurelyNotDone TerminalError
         ThrottledError known_error run_consumer""",

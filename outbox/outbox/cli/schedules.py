@@ -13,7 +13,7 @@ from outbox.cli.dead_options import changing
 from outbox.cli.output import instant, json_option, pass_settings, show, table
 from outbox.cli.schedules_options import instant_option, rule_options
 from outbox.masking import printable
-from outbox.schedules.operating import (
+from outbox.schedules.looking import (
     MOST_PREVIEWED,
     get_schedule,
     list_schedules,

@@ -11,7 +11,8 @@ from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
 from outbox.cli.schedules import schedules
 from outbox.cli.schedules_options import content_given, payload_options, rule_options, term_options
-from outbox.schedules.declaring import Content, Declared, declared
+from outbox.schedules.contents import Content
+from outbox.schedules.declaring import Declared, declared
 from outbox.schedules.operating import (
     add_schedule,
     change_schedule,

@@ -11,7 +11,7 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from outbox.payload_types import load_payload_types
-from outbox.schedules.declaring import Content, content_of, plain_content
+from outbox.schedules.contents import Content, content_of, plain_content
 from outbox_schemas import PayloadError
 
 __all__ = ["content_given", "instant_option", "payload_options", "rule_options", "term_options"]

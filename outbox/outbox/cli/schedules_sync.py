@@ -36,7 +36,7 @@ def sync_command(
     at each deployment. Exit code 2: a declaration can't be; nothing is changed.
     """
     name, _, attribute = module.partition(":")
-    found = list(_declared(imported_module(name.partition(":")[0]), attribute))
+    found = list(_declared(imported_module(name), attribute))
     if not found and not attribute:
         raise click.UsageError(f"{name} declares no schedule; to disable all of them, name an empty list: {name}:NAME")
     with changing(settings) as connection:

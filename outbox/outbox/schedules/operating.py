@@ -1,97 +1,41 @@
-"""A person's, or a program's, way to look at schedules and to change them, in the caller's transaction."""
+"""A person's, or a program's, way to change schedules, in the caller's transaction, each audited with who and why."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
 from outbox.cancelling import check_actor
-from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked, rule_of
-from outbox.schedules.planning import Missed, Terms, upcoming
-from outbox.schedules.rules import parse_rule
+from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked
+from outbox.schedules.looking import get_schedule
 from outbox.schedules.turns import submission_of_occurrence
-from outbox.schedules.views import ScheduleView, view_of
+from outbox.schedules.views import ScheduleView
 from outbox.statements import Statements, statements_for
 from outbox.submission import Options
-from outbox.writer import Target, connection_of, schema_of, writable, write_one
+from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of, writable
+from outbox.writer import write_one
 from outbox_schemas import JobRef, ScheduleNotFound, ScheduleRefused, occurrence_key
-from outbox_schemas.names import check_instant, check_name
+from outbox_schemas.names import check_name
 
 __all__ = [
-    "MOST_PREVIEWED",
     "OPERATOR",
     "Audit",
     "add_schedule",
     "change_schedule",
-    "get_schedule",
-    "list_schedules",
-    "occurrences_of",
     "pause_schedule",
-    "preview_schedule",
     "put",
     "remove_schedule",
     "resume_schedule",
     "run_schedule_now",
+    "run_schedule_now_async",
 ]
 
 OPERATOR = "operator"
 """The source of what a person has added."""
-MOST_PREVIEWED = 1000
-
-
-def list_schedules(target: Target, *, source: str | None = None, schema: str | None = None) -> list[ScheduleView]:
-    """Return the schedules, of one source or all, by their names."""
-    parameters = {"name": None, "source": source}
-    rows = statements_for(schema_of(target, schema)).run_within(connection_of(target), "list_schedules", parameters)
-    return [view_of(row) for row in rows]
-
-
-def get_schedule(target: Target, name: str, *, schema: str | None = None) -> ScheduleView:
-    """Return one schedule. Raises `ScheduleNotFound`."""
-    parameters = {"name": check_name("name", name), "source": None}
-    rows = statements_for(schema_of(target, schema)).run_within(connection_of(target), "list_schedules", parameters)
-    if not rows:
-        raise ScheduleNotFound(name)
-    return view_of(rows[0])
-
-
-def preview_schedule(
-    *,
-    after: datetime,
-    n: int = 10,
-    cron: str | None = None,
-    every: timedelta | int | None = None,
-    time_zone: str = "UTC",
-    starts_at: datetime | None = None,
-    ends_at: datetime | None = None,
-) -> list[datetime]:
-    """Return the next `n` occurrences after an instant, in UTC, as relays find them. Asks no database.
-
-    An interval is counted from `starts_at`, else from `after`.
-
-    Raises:
-        ScheduleRefused, NameRefused: the rule or a term can't be, or `n` is not from 1 to 1,000.
-    """
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_PREVIEWED:
-        raise ScheduleRefused("n", f"must be a whole number from 1 to {MOST_PREVIEWED}")
-    place = check_instant("after", after)
-    start = None if starts_at is None else check_instant("starts_at", starts_at)
-    end = None if ends_at is None else check_instant("ends_at", ends_at)
-    rule = parse_rule(rule_of(cron, every), time_zone, start or place)
-    return upcoming(Terms(rule, Missed.LATEST, 1, 0, start, end), place, n)
-
-
-def occurrences_of(view: ScheduleView, after: datetime, n: int) -> list[datetime]:
-    """Return the next `n` occurrences of a stored schedule after an instant, as relays find them. Raises
-    `ScheduleRefused` if its rule or zone, stored by hand, can't be.
-    """
-    rule = parse_rule(view.rule, view.time_zone, view.starts_at or view.created_at)
-    return upcoming(Terms(rule, Missed.LATEST, 1, 0, view.starts_at, view.ends_at), after, n)
 
 
 def add_schedule(
@@ -186,6 +130,15 @@ def run_schedule_now(target: Target, name: str, *, by: str, reason: str, schema:
     ref = write_one(connection, submission_of_occurrence(row, key), options, statements)
     Audit(connection, statements, by, reason).write("run", name, {"job_id": str(ref.id)})
     return ref
+
+
+async def run_schedule_now_async(
+    target: AsyncTarget, name: str, *, by: str, reason: str, schema: str | None = None
+) -> JobRef:
+    """`run_schedule_now` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
+    return await awaitable(target, "run_schedule_now_async").run_sync(
+        lambda inner: run_schedule_now(inner, name, by=by, reason=reason, schema=schema)
+    )
 
 
 def held(connection: sa.Connection, statements: Statements, name: str) -> Any:

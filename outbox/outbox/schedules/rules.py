@@ -17,33 +17,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
-from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Protocol
 
-from cronsim import CronSim, CronSimError
-
+from outbox.schedules.expressions import fields_of, parsed
 from outbox.schedules.zones import Zone
 from outbox_schemas import ScheduleRefused
 
 __all__ = ["COUNTED", "CronRule", "IntervalRule", "Rule", "every_text", "parse_rule"]
 
-LONGEST = 500
-"""Characters of an expression: all minutes, hours, days and months in lists have fewer."""
 LONGEST_EVERY_S = 366 * 86_400
 COUNTED = 1_000_000
 """So many occurrences are counted at most at once."""
 
-_ALIASES = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-_CHARACTERS = re.compile(r"[0-9A-Za-z*,/# \t-]+")
 _EVERY = re.compile(r"every ([0-9]{1,8})s")
 _FIRST_DAY = date(1970, 1, 1)
 # A day and month that meet a day of the week do so again within 40 years, the century without a leap day included.
@@ -98,10 +84,10 @@ class CronRule:
 
     def __init__(self, expression: str, zone: Zone) -> None:
         self._zone = zone
-        fields = _fields(expression)
+        fields = fields_of(expression)
         # A star in either field: real time, as Debian's cron has it.
         self._real_time = any(field.startswith("*") for field in fields[:2])
-        self._parsed = _parsed(" ".join(fields))
+        self._parsed = parsed(" ".join(fields))
         self._times = sorted(
             (hour * 60 + minute) * _MINUTE for hour in self._parsed.hours for minute in self._parsed.minutes
         )
@@ -206,37 +192,6 @@ def _checked_every(seconds: int) -> int:
     if not 1 <= seconds <= LONGEST_EVERY_S:
         raise ScheduleRefused("every", f"must be from 1 second to {LONGEST_EVERY_S // _DAY} days")
     return seconds
-
-
-def _fields(expression: object) -> list[str]:
-    """Return the five fields of an expression, or raise `ScheduleRefused`."""
-    if not isinstance(expression, str):
-        raise ScheduleRefused("cron", f"must be text, not {type(expression).__name__}")
-    if len(expression) > LONGEST:
-        raise ScheduleRefused("cron", f"has {len(expression)} characters; {LONGEST} are allowed: make two schedules")
-    text = _ALIASES.get(expression.strip().lower(), expression)
-    if text.strip().startswith("@"):
-        raise ScheduleRefused("cron", f"is no known name; these are: {', '.join(_ALIASES)}")
-    if not _CHARACTERS.fullmatch(text):
-        raise ScheduleRefused("cron", "may hold only ASCII letters and digits, blanks, and * , - / #")
-    fields = text.split()
-    if len(fields) != 5:
-        raise ScheduleRefused(
-            "cron", f"has {len(fields)} fields; five are needed: minute, hour, day of month, month, day of week"
-        )
-    return fields
-
-
-@lru_cache(maxsize=256)
-def _parsed(expression: str) -> CronSim:
-    """Return the parsed expression, of which only what does not change is used."""
-    try:
-        return CronSim(expression, datetime(2000, 1, 1))  # noqa: DTZ001 - wall time has no zone
-    except CronSimError as error:
-        what = str(error).removeprefix("Bad ")
-        raise ScheduleRefused(
-            "cron", f"has a {what} that means nothing, or never comes; an example of all five: 30 2 1,15 * MON-FRI"
-        ) from None
 
 
 def _date(wall: int) -> date:

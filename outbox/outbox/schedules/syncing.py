@@ -13,11 +13,11 @@ from outbox.cancelling import check_actor
 from outbox.schedules.declaring import Declared, Schedule, checked
 from outbox.schedules.operating import OPERATOR, Audit, change, held, put, told
 from outbox.statements import Statements, statements_for
-from outbox.writer import Target, connection_of, schema_of
+from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
 from outbox_schemas import ScheduleNotFound, ScheduleRefused
 from outbox_schemas.names import check_name
 
-__all__ = ["Synced", "sync_schedules"]
+__all__ = ["Synced", "sync_schedules", "sync_schedules_async"]
 
 MOST = 10_000
 
@@ -73,6 +73,24 @@ def sync_schedules(
         if preview:
             nested.rollback()
     return done
+
+
+async def sync_schedules_async(
+    target: AsyncTarget,
+    schedules: Iterable[Schedule],
+    *,
+    source: str,
+    by: str,
+    reason: str,
+    preview: bool = False,
+    schema: str | None = None,
+) -> Synced:
+    """`sync_schedules` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
+    return await awaitable(target, "sync_schedules_async").run_sync(
+        lambda inner: sync_schedules(
+            inner, schedules, source=source, by=by, reason=reason, preview=preview, schema=schema
+        )
+    )
 
 
 class _Sync:

@@ -11,7 +11,7 @@ from outbox.backoff import ceiling
 from outbox.ids import new_id
 from outbox.link import Link
 from outbox.masking import masked_line
-from outbox.schedules.declaring import read_digest
+from outbox.schedules.contents import read_digest
 from outbox.schedules.planning import Missed, Terms, delay_s, plan
 from outbox.schedules.rules import parse_rule
 from outbox.submission import Options, Submission, job_text

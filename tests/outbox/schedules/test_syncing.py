@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from outbox import (
     JobState,
@@ -24,10 +26,13 @@ from outbox import (
     remove_schedule,
     resume_schedule,
     run_schedule_now,
+    run_schedule_now_async,
     sync_schedules,
+    sync_schedules_async,
 )
 from outbox.doctor import examine
-from outbox.schedules.declaring import checked, plain_content
+from outbox.schedules.contents import plain_content
+from outbox.schedules.declaring import checked
 from outbox_schemas import NameRefused, PayloadError, occurrence_of
 from support.database import Database
 from support.sealing import ring, using
@@ -304,6 +309,23 @@ def test_works_under_any_isolation_and_with_a_session(database: Database) -> Non
         sync_schedules(session, [daily("a")], source="billing", **SAID)
         assert run_schedule_now(session, "a", **SAID).created
         assert get_schedule(session, "a").state == "active"
+
+
+def test_the_async_twins_do_the_same(database: Database) -> None:
+    """What async services sync and run, they sync and run in their own transaction."""
+
+    async def use() -> tuple[list[str], bool]:
+        engine = create_async_engine(database.driver_url("psycopg"))
+        try:
+            async with engine.begin() as connection:
+                done = await sync_schedules_async(connection, [daily("a")], source="billing", **SAID)
+                ref = await run_schedule_now_async(connection, "a", **SAID)
+                return done.added, ref.created
+        finally:
+            await engine.dispose()
+
+    assert asyncio.run(use()) == (["a"], True)
+    assert (database.count("schedules"), database.count("jobs")) == (1, 1)
 
 
 def test_the_doctor_names_what_is_broken_overdue_and_unreadable(database: Database, plan: Any) -> None:
