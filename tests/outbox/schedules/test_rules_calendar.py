@@ -15,7 +15,7 @@ from support.calendar import Oracle, runs
 FIRST, YEARS = 2018, 10
 START = datetime(FIRST, 1, 1, tzinfo=UTC)
 ZONES = ("Europe/Berlin", "America/New_York")
-# Changes by half an hour, at midnight, during Ramadan, of a whole day; and none.
+# Changes by half an hour, at midnight, up to midnight, during Ramadan, of a whole day; and none.
 ODD_ZONES = (
     ("Australia/Lord_Howe", 2018),
     ("America/Sao_Paulo", 2010),
@@ -24,6 +24,7 @@ ODD_ZONES = (
     ("America/Havana", 2018),
     ("Asia/Beirut", 2018),
     ("Pacific/Apia", 2008),
+    ("America/Nuuk", 2021),
     ("Asia/Kathmandu", 2018),
     ("UTC", 2018),
 )
