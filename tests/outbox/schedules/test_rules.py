@@ -20,6 +20,7 @@ from outbox_schemas import ScheduleRefused
 START = datetime(2026, 1, 1, tzinfo=UTC)
 IMPOSSIBLE = [
     "0 0 31 2 *", "0 0 30 2 *", "0 0 31 4,6 *", "0 0 31 2,4,6,9,11 *", "* * 30 2 *", "0 0 30-31 2 */2",
+    "0 0 */31 * MON#3", "*/5 0 */30 * 2#2",
 ]  # fmt: skip
 MEANINGLESS = [
     "", " ", "*", "* * * *", "* * * * * *", "* * * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *",
