@@ -197,3 +197,18 @@ def test_the_terminal_is_safe_from_what_is_stored(run: Any, database: Database) 
         code, shown, _ = run("schedules", *command)
         assert (code, "\x1b" in shown) == (0, False)
     assert run("schedules", "preview", "s")[0] == 2
+
+
+def test_a_payload_shows_nowhere(run: Any, database: Database, tmp_path: Path) -> None:
+    """What a schedule's jobs get lies in its row and theirs: not in lists, errors or the audit."""
+    secret = "canary-schedule-4711"
+    payload = tmp_path / "payload.json"
+    payload.write_text(json.dumps({"token": secret}), encoding="utf-8")
+    shown = [run("schedules", "add", "s", "--every", "5m", "--kind", "k", "--payload-file", payload, *WHO)]
+    shown += [run("schedules", *command) for command in (("list",), ("show", "s"), ("show", "s", "--json"))]
+    payload.write_text(json.dumps({"token": secret, "count": -0.0}), encoding="utf-8")
+    shown += [run("schedules", "set", "s", "--payload-file", payload, *WHO)]
+    assert [code for code, *_ in shown] == [0, 0, 0, 0, 2]
+    assert secret not in repr(shown)
+    assert database.value("SELECT payload->>'token' FROM {s}.schedules") == secret
+    assert database.count("audit WHERE detail::text LIKE %s", f"%{secret}%") == 0
