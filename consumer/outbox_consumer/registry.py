@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
@@ -98,9 +96,6 @@ def load_handlers(names: Sequence[str]) -> Registry:
         HandlerError: a module or name can't be loaded, holds no handler, or two handlers claim the same kind and
         version.
     """
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
     classes: dict[type[Any], None] = {}
     for name in names:
         for found in _classes(name):

@@ -103,9 +103,9 @@ class Statements:
 
     def _close(self, error: sa.exc.StatementError) -> None:
         """Keep parameters out of an error's text; one that comes from missing or older tables gets a note for it."""
-        close_error(error)
         if (getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)) in _TABLES_CODES:
             error.add_note(f"{self._quoted} is missing or older than this release; run `outbox db upgrade` first")
+        close_error(error)
 
 
 @cache

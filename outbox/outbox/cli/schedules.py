@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from outbox.cli.dead_options import changing
+from outbox.cli.groups import Group
 from outbox.cli.output import instant, json_option, pass_settings, show, table
 from outbox.cli.schedules_options import instant_option, rule_options
 from outbox.masking import printable
@@ -32,7 +33,7 @@ _LINE = 500
 _SHOWN = 5
 
 
-@click.group()
+@click.group(cls=Group)
 @json_option
 def schedules() -> None:
     """List recurring schedules, show what comes, add, change, pause, run and remove them, or sync them from code."""

@@ -83,7 +83,7 @@ def test_no_revision_locks_two_tables_or_builds_under_a_strong_lock(engine: Engi
             after = counted(connection)
         assert len(locks) <= 1, f"{revision} locks {sorted(locks)}"
         # Tables that no release has ever written to may be indexed in passing.
-        built = {table for table in before if after.get(table, 0) > before[table]} - {"effects"}
+        built = {table for table in before if after.get(table, 0) > before[table]} - {"effects", "schedules"}
         assert not built or set(locks.values()) == {"SHARE"}, f"{revision} builds under {locks}"
         for table, mode in locks.items():
             assert f"`{mode}` on `{table}`" in rows[revision], f"docs/schema.md: {revision} takes {mode} on {table}"
