@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from datetime import UTC, datetime
 from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
@@ -77,10 +78,10 @@ def test_odd_changes_are_those_of_the_calendar(zone: str, first: int) -> None:
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("expression", RULES)
 def test_debian_s_rules_agree(expression: str, zone: str) -> None:
-    """From one instant on, cronsim's own simulation of Debian's cron gives the same over three years."""
+    """From one instant on, cronsim's own simulation of Debian's cron gives the same over a leap year and into the next."""
     simulated = CronSim(expression, datetime(2023, 12, 31, 23, 59, tzinfo=ZoneInfo(zone)))
     start = int(datetime(2023, 12, 31, 23, 59, tzinfo=ZoneInfo(zone)).timestamp())
-    until = start + 3 * 365 * 86_400
+    until = start + 400 * 86_400
     theirs = takewhile(lambda at: at < until, (int(at.timestamp()) for at in simulated))
     ours = takewhile(lambda at: at < until, parse_rule(expression, zone, START).after(start))
     assert [*ours] == [*theirs]
@@ -96,7 +97,7 @@ def test_a_plan_may_begin_anywhere(expression: str, zone: str) -> None:
     whole = found(expression, zone, 2010, 3)
     for change in changes:
         for begun in range(change - 90_000, change + 90_000, 421):  # not a multiple of a minute
-            assert next(rule.after(begun)) == next(at * 60 for at in whole if at * 60 > begun)
+            assert next(rule.after(begun)) == whole[bisect(whole, begun // 60)] * 60
     for one, other in islice(pairwise(whole), 0, None, 7):
         assert next(rule.after(one * 60)) == next(rule.after(other * 60 - 1)) == other * 60
 
