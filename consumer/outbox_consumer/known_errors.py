@@ -127,6 +127,7 @@ def _system(error: Any) -> Meaning | None:
 _RULES: dict[str, Rule] = {
     "outbox_schemas.RefMismatch": _terminal("ref_mismatch"),
     "outbox_schemas.RefCutShort": _retryable("ref_cut_short"),
+    "outbox_schemas.SealBroken": _terminal("seal_broken"),
     "builtins.TimeoutError": _retryable("timeout"),
     "builtins.ConnectionRefusedError": _retryable("connection_refused"),
     "builtins.ConnectionError": _retryable("connection_error"),

@@ -26,6 +26,7 @@ from outbox_consumer import ThrottledError
 from outbox_consumer.failures import error_class
 from outbox_consumer.http_errors import http_error, retry_after_s
 from outbox_consumer.known_errors import KNOWN, known_error
+from outbox_schemas import SealBroken
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "failures.md"
 REQUEST = httpx.Request("GET", "https://example.org/")
@@ -79,6 +80,7 @@ CASES: list[tuple[BaseException, str | None]] = [
     (FileNotFoundError("x"), None),
     (ssl.SSLError("handshake"), "retryable tls"),
     (UNVERIFIED, "terminal tls_certificate"),
+    (SealBroken("checkpoint"), "terminal seal_broken"),
     (urllib.error.URLError(TimeoutError()), "retryable timeout"),
     (urllib.error.URLError("no host given"), "retryable connection_error"),
     (urllib.error.HTTPError("u", 503, "busy", Message(), None), "retryable http_503"),

@@ -78,7 +78,7 @@ def test_odd_changes_are_those_of_the_calendar(zone: str, first: int) -> None:
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("expression", RULES)
 def test_debian_s_rules_agree(expression: str, zone: str) -> None:
-    """From one instant on, cronsim's own simulation of Debian's cron gives the same over a leap year and into the next."""
+    """From one instant on, cronsim's own simulation of Debian's cron gives the same over a leap year and a month."""
     simulated = CronSim(expression, datetime(2023, 12, 31, 23, 59, tzinfo=ZoneInfo(zone)))
     start = int(datetime(2023, 12, 31, 23, 59, tzinfo=ZoneInfo(zone)).timestamp())
     until = start + 400 * 86_400
