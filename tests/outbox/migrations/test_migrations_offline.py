@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Engine, make_url
 
 from outbox.migrations import (
@@ -25,6 +26,9 @@ from .conftest import NEXT
 NAMES = ["outbox", "public", 'weird "name" %s $function$ :x é', "a\nDROP TABLE jobs;--"]
 
 
+_NAMES = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD", "dbname": "DATABASE"}
+
+
 def run_with_psql(url: str, script: str, path: Path) -> None:
     """Run a script as a person would, or without psql on the machine as one simple query."""
     path.write_text(script, encoding="utf-8")
@@ -33,14 +37,16 @@ def run_with_psql(url: str, script: str, path: Path) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(path.read_bytes())
         return
-    command = [psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-q", "-d", url, "-f", str(path)]
+    command = [psql, "--no-psqlrc", "-v", "ON_ERROR_STOP=1", "-q", "-f", str(path)]
+    # By the environment: whoever may list processes sees their arguments.
+    address = {f"PG{_NAMES[word]}": str(value) for word, value in conninfo_to_dict(url).items() if word in _NAMES}
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        env=os.environ | {"PGCLIENTENCODING": "UTF8"},
+        env=os.environ | address | {"PGCLIENTENCODING": "UTF8"},
     )
     if done.returncode:
         raise RuntimeError(done.stderr)

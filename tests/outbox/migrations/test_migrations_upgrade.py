@@ -1,5 +1,6 @@
 """Creating and upgrading the tables: once, again, together, under any name, against locks and kills."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -279,18 +280,19 @@ def test_another_migrator_is_waited_for_but_not_for_ever(engine: Engine) -> None
 
 
 MIGRATE = """
-import sys
+import os, sys
 from pathlib import Path
 from outbox.migrations import revisions, upgrade_database
 revisions.HERE = Path(sys.argv[1])
-upgrade_database(sys.argv[2])
+upgrade_database(os.environ["OUTBOX_DATABASE_URL"])
 """
 
 
 def test_a_killed_upgrade_is_run_again(engine: Engine, empty_database: str, next_migration: AddMigration) -> None:
     """SIGKILL in the middle leaves nothing, frees the locks within seconds, and the next run does it all."""
     here = next_migration("SELECT pg_sleep(600);")
-    child = subprocess.Popen([sys.executable, "-c", MIGRATE, str(here), empty_database])
+    command = [sys.executable, "-c", MIGRATE, str(here)]
+    child = subprocess.Popen(command, env=os.environ | {"OUTBOX_DATABASE_URL": empty_database})
     try:
         sleeping = text(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
