@@ -15,6 +15,7 @@ from outbox.floors import Cadence
 from outbox.join_keeping import JoinWatch
 from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
 from outbox.link import Link
+from outbox.pause_keeping import PauseKeeper
 from outbox.presence import LIVE_S, Presence
 from outbox.trouble import Trouble
 from outbox_consumer.refusals import Refusals
@@ -41,8 +42,8 @@ class _Transition(Protocol):
 
 
 class Timekeeper:
-    """The body of the time-keeping loop: expired leases and passed deadlines; often while `alone()`. It announces the
-    process too, where it is given a presence, and keeps what writes were refused.
+    """The body of the time-keeping loop: expired leases, passed deadlines, pauses; often while `alone()`. It announces
+    the process too, where it is given a presence, and keeps what writes were refused.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class Timekeeper:
         self._joins_busy = False
         self._joins_cadence = Cadence(least_pause_s=_SETS_S, longest_pause_s=_SETS_SELDOM_S)
         self._joins_trouble = Trouble("sets", _LONGEST_PAUSE_S, logger="outbox.consumer")
+        self._pauses = PauseKeeper()
+        self._pauses_trouble = Trouble("pauses", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
         self._presence = presence
         self._refusals = refusals
@@ -79,7 +82,14 @@ class Timekeeper:
                 continue
             more = False
             try:
-                more = any([self._repeat(self._recover), self._repeat(expire_deadlines), self._close_sets()])
+                more = any(
+                    [
+                        self._keep_pauses(),
+                        self._repeat(self._recover),
+                        self._repeat(expire_deadlines),
+                        self._close_sets(),
+                    ]
+                )
                 kept_at = began
                 pause_s = _SOON_S if more else _EVERY_S
                 trouble.over()
@@ -96,6 +106,18 @@ class Timekeeper:
             self._presence.tell(self._link)
         if self._refusals is not None:
             self._refusals.write(self._link)
+
+    def _keep_pauses(self) -> bool:
+        """See to pauses, and return whether there is more to do at once. A right that is missing for it must not slow
+        down the rest.
+        """
+        try:
+            busy = self._pauses.keep(self._link).busy
+            self._pauses_trouble.over()
+        except psycopg.Error as error:
+            self._pauses_trouble.report(error)
+            return False
+        return busy
 
     def _close_sets(self) -> bool:
         """Start the jobs whose sets are complete, mostly where no relay does, and return whether there is more to do at

@@ -10,6 +10,17 @@ from outbox.dead_letters import DeadFilter
 from outbox.explaining import explain
 from outbox.inbox import Once, once, once_async
 from outbox.joining import fan_in, fan_in_async
+from outbox.pausing import (
+    Pause,
+    Paused,
+    PauseScope,
+    list_pauses,
+    list_pauses_async,
+    pause,
+    pause_async,
+    resume,
+    resume_async,
+)
 from outbox.reading import find_job, get_job, get_job_async
 from outbox.redrive_views import Redriven, RedrivePreview, StopOn
 from outbox.redriving import preview_redrive, redrive
@@ -80,6 +91,9 @@ __all__ = [
     "Occurrence",
     "Once",
     "OutboxError",
+    "Pause",
+    "PauseScope",
+    "Paused",
     "Payload",
     "PayloadError",
     "RedrivePreview",
@@ -109,9 +123,13 @@ __all__ = [
     "get_job",
     "get_job_async",
     "get_schedule",
+    "list_pauses",
+    "list_pauses_async",
     "list_schedules",
     "once",
     "once_async",
+    "pause",
+    "pause_async",
     "pause_schedule",
     "preview_cancel",
     "preview_redrive",
@@ -121,6 +139,8 @@ __all__ = [
     "redrive_async",
     "remove_schedule",
     "resolve_effect",
+    "resume",
+    "resume_async",
     "resume_schedule",
     "run_schedule_now",
     "run_schedule_now_async",

@@ -30,6 +30,7 @@ class Barrier(StrEnum):
     RELAY_AFTER_RECOVERY = "relay.after_recovery"
     RELAY_AFTER_HINTS = "relay.after_hints"
     RELAY_AFTER_EXPIRY = "relay.after_expiry"
+    RELAY_AFTER_PAUSES = "relay.after_pauses"
     SETS_AFTER_LOOK = "sets.after_look"
     SETS_AFTER_CLOSE = "sets.after_close"
     PURGE_BEFORE_COMMIT = "purge.before_commit"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from outbox.link import Link
+from outbox.pausing import Pause
 from outbox.presence import LIVE_S
 from outbox.reading import get_job
 from outbox.reasons import AHEAD_LIMIT, Surroundings, explanation_of
@@ -44,9 +47,17 @@ def explain_job(link: Link, job: JobView) -> Explanation:
 
 
 def _explained(job: JobView, read: Callable[[dict[str, Any]], list[Any]]) -> Explanation:
-    of_job = {"job_id": job.id, "queue": job.queue, "kind": job.kind, "version": job.version}
+    of_job = {"job_id": job.id, "queue": job.queue, "tenant": job.tenant, "kind": job.kind, "version": job.version}
     row = read(of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT, "members_shown": _MEMBERS_SHOWN})[0]
     awaited = None if row.awaited is None else AwaitedSet.model_validate_json(row.awaited)
     effects, redrive = tuple(row.open_effects), None if row.redrive is None else (row.redrive[0], row.redrive[1])
-    around = Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive)
+    pauses = _pauses(row.pauses)
+    around = Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive, pauses)
     return explanation_of(job, around)
+
+
+def _pauses(text: str) -> tuple[Pause, ...]:
+    return tuple(
+        Pause(one["scope"], one["name"], one["by"], one["reason"], datetime.fromisoformat(one["since"]))
+        for one in json.loads(text)
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from outbox.link import Link
+from outbox.pause_keeping import ASIDE
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
 from outbox.submission import HELD
@@ -39,11 +40,12 @@ _LEFT_LIMIT = 1000
 @dataclass(frozen=True, slots=True)
 class QueueView:
     """The live part of one queue. `oldest_due_s` is the age in seconds of the longest overdue hint, None if none is
-    due.
+    due. `aside`: those that wait out of the line because their tenant or kind is paused.
     """
 
     queue: str
     scheduled: int
+    aside: int
     due: int
     released: int
     running: int
@@ -118,8 +120,8 @@ def job_tree(link: Link, job_id: UUID, *, depth: int = 50, limit: int = 1000) ->
 def list_queues(link: Link) -> list[QueueView]:
     """Return the queues that have jobs that have not ended."""
     return [
-        QueueView(row.queue, row.scheduled, row.due, row.released, row.running, row.oldest_due_s)
-        for row in link.run("queue_overview")
+        QueueView(row.queue, row.scheduled, row.aside, row.due, row.released, row.running, row.oldest_due_s)
+        for row in link.run("queue_overview", aside_at=ASIDE)
     ]
 
 
@@ -156,8 +158,8 @@ def _job_view(row: Any) -> JobView:
 
 
 def _unless_held(instant: datetime) -> datetime | None:
-    """Return an instant, or None for the one that only stands for "not before other jobs have ended"."""
-    return None if instant == HELD else instant
+    """Return an instant, or None for those that only stand for "not before other jobs have ended" and "set aside"."""
+    return None if instant in (HELD, ASIDE) else instant
 
 
 def _error(error_class: str | None, code: str | None, message: str | None) -> ErrorView | None:

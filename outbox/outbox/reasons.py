@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from outbox.masking import printable
+from outbox.pause_keeping import PAUSED
+from outbox.pausing import Pause
 from outbox.remedies import REMEDIES
 from outbox.spans import span
 from outbox.submission import HELD
@@ -63,6 +65,7 @@ class Surroundings:
         open_effects: its effects that are not confirmed.
         redrive: id and state of the redrive that it waits in.
         awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
+        pauses: those in force that hold it, the widest first.
     """
 
     now: datetime
@@ -73,6 +76,7 @@ class Surroundings:
     open_effects: tuple[str, ...] = ()
     awaited: AwaitedSet | None = None
     redrive: tuple[str, str] | None = None
+    pauses: tuple[Pause, ...] = ()
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
@@ -128,7 +132,10 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
         yield _finding(Reason.DEADLINE_PASSED, text, since=job.deadline_at)
         yield from _no_relay(around)
         return
-    # Here a paused queue or tenant will stand before all others, once releasing and claiming honour it.
+    yield from _paused(owed, around)
+    if _is_aside(owed):
+        yield from _deadline(job, owed, now)
+        return
     if _due_at(owed) > now and owed.phase is Phase.OWED:
         if _due_at(owed) >= HELD:
             yield from _held(job, around.awaited)
@@ -139,6 +146,18 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
     else:
         yield from _due(job, owed, around)
     yield from _deadline(job, owed, now)
+
+
+def _paused(owed: OwedView, around: Surroundings) -> Iterator[Finding]:
+    for pause in around.pauses:
+        text = f"a person: {printable(str(pause))} is paused by {printable(pause.by)}: {printable(pause.reason)}"
+        yield _finding(Reason.PAUSED, text, since=pause.since)
+    if _is_aside(owed) and not around.pauses:
+        yield _finding(Reason.PAUSED, "the relay: its pause is over, and it is put back in line next")
+
+
+def _is_aside(owed: OwedView) -> bool:
+    return owed.phase is Phase.OWED and owed.due_at is None and owed.last_error == PAUSED
 
 
 def _held(job: JobView, awaited: AwaitedSet | None) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ REMEDIES = MappingProxyType(
         Reason.RETRY_WAITS: "time: it is tried again by itself",
         Reason.JOBS_AWAITED: "the end of those jobs, as `fan_in` was told; or a cancel of this one",
         Reason.SET_UNMET: "a person: mend and redrive those jobs (`outbox dead redrive ID`), or cancel this one",
+        Reason.PAUSED: "a person: `outbox queues resume`, for each pause that holds it",
         Reason.DEADLINE_PASSED: "a relay or a consumer, which fails it within seconds",
         Reason.DEADLINE_NEARS: "nothing: if it can't start before its deadline, it fails then",
         Reason.NO_CONSUMER: "a consumer of its queue with a handler for its kind and version: start or deploy one",

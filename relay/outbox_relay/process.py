@@ -24,6 +24,7 @@ from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
+from outbox_relay.pauses import pause_step
 from outbox_relay.purging import purge_steps
 from outbox_relay.redrives import redrive_steps
 from outbox_relay.release_loop import ReleaseLoop
@@ -122,7 +123,8 @@ class _Relay:
     def _time(self) -> Callable[[], None]:
         """Return the time-keeping thread's whole life: sweep, and say that the process lives, and left."""
         link, presence = self._link("time"), Presence(Role.RELAY, worker_identity())
-        steps = [*time_steps(self._counters, self._owed), presence.tell]
+        # Pauses first: they hold within two seconds, whatever the others have to do.
+        steps = [pause_step(self._counters, self._owed), *time_steps(self._counters, self._owed), presence.tell]
         keeper = Keeper("time", link, steps, self._settings.relay, stop=self._stop)
 
         def live() -> None:

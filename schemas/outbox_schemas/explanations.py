@@ -21,6 +21,7 @@ class Reason(StrEnum):
     RETRY_WAITS = "retry_waits"
     JOBS_AWAITED = "jobs_awaited"
     SET_UNMET = "set_unmet"
+    PAUSED = "paused"
     DEADLINE_PASSED = "deadline_passed"
     DEADLINE_NEARS = "deadline_nears"
     NO_CONSUMER = "no_consumer"

@@ -10,7 +10,7 @@ from typing import Any
 from crash import environment, unfenced
 from crash.deciding import effect_resolved_at, redrive_decided_at
 from crash.doubts import DOUBTED
-from crash.keeping import expiry_at, hints_at, sets_at
+from crash.keeping import expiry_at, hints_at, pauses_at, sets_at
 from crash.processes import Armed
 from crash.purging import purge_at
 from crash.rotation import rotation_at
@@ -136,6 +136,7 @@ def _barrier_cells() -> Iterable[Cell]:
         yield from (_at(purge_at, barrier, action, 2, by_hand=True, label=", by hand") for barrier in _PURGE)
         yield _at(hints_at, _B.RELAY_AFTER_HINTS, action)
         yield _at(expiry_at, _B.RELAY_AFTER_EXPIRY, action)
+        yield _at(pauses_at, _B.RELAY_AFTER_PAUSES, action)
         yield from (_at(sets_at, barrier, action) for barrier in _SETS)
         yield from (_at(redrive_decided_at, barrier, action, label=", redrive") for barrier in _OPERATOR)
         yield from (_at(effect_resolved_at, barrier, action, label=", effect settled") for barrier in _OPERATOR)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import signal
 from datetime import timedelta
 
+import sqlalchemy as sa
+
 from crash.environment import hints_wait, queue_of
 from crash.processes import Armed, Process
 from crash.stage import EXPIRED, CellFailed, Stage
+from outbox import pause, resume
 
 _JOBS = 12
 _PARTS = 3
@@ -43,6 +46,23 @@ def expiry_at(stage: Stage, armed: Armed) -> None:
     failed = "jobs WHERE state = 'failed' AND failed_because = 'deadline_exceeded' AND attempt_count = 0"
     if stage.database.count(failed) != _JOBS:
         raise CellFailed("a job ran past its deadline, or did not fail by it")
+
+
+def pauses_at(stage: Stage, armed: Armed) -> None:
+    """Hit a relay that has just set jobs of a paused tenant aside: none runs before the resume, all run after it."""
+    victim = stage.relay(armed)
+    engine = stage.database.engine(poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        pause(connection, "tenant", "default", by="crash", reason="a cell")
+    stage.submit(_JOBS)
+    stage.held(victim)
+    stage.relay()
+    stage.consumer()
+    if stage.database.count("attempts") or stage.database.count("outbox") != _JOBS:
+        raise CellFailed("a job ran in spite of its tenant's pause")
+    with engine.begin() as connection:
+        resume(connection, "tenant", "default", by="crash", reason="a cell")
+    _wake(stage, armed, victim)
 
 
 def sets_at(stage: Stage, armed: Armed) -> None:

@@ -26,6 +26,8 @@ LIVES = 1_000
 ROWS = 50_000
 IN_PHASE = ROWS // 25
 PLACE = UUID(int=7)
+# Holds a row for each pause in force, so that it is read whole.
+PAUSES = "pauses"
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +179,7 @@ HOT_PATH = [
     "release", "claim", "complete", "retry", "park", "fail", "heartbeat", "unrelease", "refuse", "fence", "cancel",
     "put_off_leases", "recover_leases", "due_again", "spent_budgets",
 ]  # fmt: skip
-SCANS = ["due_leases", "recover_hints", "expire_deadlines", "due_queues", "overdue_hints", "stray_hints"]
+SCANS = ["due_leases", "recover_hints", "expire_deadlines", "due_queues", "overdue_hints", "stray_hints", "take_back"]
 
 
 @pytest.mark.slow
@@ -197,7 +199,7 @@ def test_no_move_reads_a_whole_table(full: Database, statistics: str) -> None:
             if statement == "claim":
                 parameters["leases_s"] = [60.0]
             found = nodes(plan(full, statement, **{name: parameters[name] for name in used}))
-            scanned = [node for node in found if node["Node Type"] == "Seq Scan"]
+            scanned = [node for node in found if node["Node Type"] == "Seq Scan" and node["Relation Name"] != PAUSES]
             assert not scanned, f"{statement}, {count}: {json.dumps(scanned)[:500]}"
             for node in found:
                 if node["Node Type"] in ("Hash Join", "Merge Join") and statement in HOT_PATH:

@@ -11,7 +11,8 @@ import pytest
 NAMES = {
     "outbox": """CancelFilter CancelPreview CancelRefused CancelReport CancelResult DeadFilter EffectNotFound
         EffectNotOpen EffectState EffectView Explanation InboxKeyConflict InvalidSubmission JobNotFound
-        JobRef JobState JobView LogicalKeyConflict NameRefused Occurrence Once OutboxError Payload PayloadError
+        JobRef JobState JobView LogicalKeyConflict NameRefused Occurrence Once OutboxError Payload PayloadError Pause
+        PauseScope Paused list_pauses list_pauses_async pause pause_async resume resume_async
         RedrivePreview RedriveRefused Redriven Schedule ScheduleNotFound ScheduleRefused ScheduleView
         SettingsError StateChanged StopOn SubmissionUnresolved Synced add_schedule cancel cancel_async
         cancel_many change_schedule enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job

@@ -12,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from outbox.pause_keeping import PAUSED
+from outbox.pausing import Pause, PauseScope
 from outbox.reasons import AHEAD_LIMIT, NO_HANDLER, NOT_DUE, UNKNOWN_KEY, Surroundings, explanation_of
 from outbox.remedies import REMEDIES
 from outbox.spans import span
@@ -43,7 +45,7 @@ def job(state: JobState | str = JobState.READY, owed: OwedView | None = None, **
 
 def owed(
     phase: Phase,
-    due_in_s: float = 0,
+    due_in_s: float | None = 0,
     released_ago_s: float | None = None,
     lease_left_s: float | None = None,
     last_error: str | None = None,
@@ -52,7 +54,7 @@ def owed(
     """Return an outbox row in `phase`."""
     return OwedView(
         phase=phase,
-        due_at=NOW + timedelta(seconds=due_in_s),
+        due_at=None if due_in_s is None else NOW + timedelta(seconds=due_in_s),
         released_at=None if released_ago_s is None else NOW - timedelta(seconds=released_ago_s),
         release_count=1,
         lease_expires_at=None if lease_left_s is None else NOW + timedelta(seconds=lease_left_s),
@@ -72,6 +74,8 @@ STAFFED = Surroundings(NOW, relays=1, consumers=3, able=2)
 ALONE = Surroundings(NOW)
 FOREIGN = Surroundings(NOW, relays=1, consumers=3)
 READY, RUNNING = JobState.READY, JobState.RUNNING
+CLOSED = Pause(PauseScope.QUEUE, "default", "ada", "the bank is closed", NOW - timedelta(hours=1))
+
 NOBODY = "a consumer that can run it: none was seen lately that works for queue default and runs k version 1"
 NONE_ABLE = "a consumer that can run it: none of the 3 seen lately works for queue default and runs k version 1"
 
@@ -83,6 +87,24 @@ def error(code: str) -> ErrorView:
 
 SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
     (job(owed=owed(Phase.OWED, 5)), ALONE, "its time: ready, due in 5.0 s", [Reason.NOT_DUE]),
+    (
+        job(owed=owed(Phase.OWED, 5)),
+        replace(STAFFED, pauses=(CLOSED,)),
+        "a person: queue default is paused by ada: the bank is closed",
+        [Reason.PAUSED, Reason.NOT_DUE],
+    ),
+    (
+        job(owed=owed(Phase.OWED, None, last_error=PAUSED), deadline_at=NOW + timedelta(days=1)),
+        replace(STAFFED, pauses=(replace(CLOSED, scope=PauseScope.TENANT, name="a"), replace(CLOSED, name="b"))),
+        "a person: tenant a is paused by ada: the bank is closed",
+        [Reason.PAUSED, Reason.PAUSED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, None, last_error=PAUSED)),
+        STAFFED,
+        "the relay: its pause is over, and it is put back in line next",
+        [Reason.PAUSED],
+    ),
     (
         job(owed=owed(Phase.OWED, (HELD - NOW).total_seconds()), deadline_at=NOW + timedelta(days=1)),
         replace(STAFFED, awaited=AwaitedSet(until="ended", members=4, left=3, stopped=0, shown=())),

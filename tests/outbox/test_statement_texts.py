@@ -24,7 +24,7 @@ FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in fil
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "audit",
     "joins", "join_members", "processes", "dead_letters", "dead_letter_backlog", "refusals", "walks",
-    "redrive_operations", "redrive_items", "redrive_lanes",
+    "redrive_operations", "redrive_items", "redrive_lanes", "pauses",
 ]  # fmt: skip
 HOSTILE = [
     'weird "name" %s $outbox$ : é',
@@ -40,7 +40,7 @@ HOSTILE = [
 ]
 
 # What can't be written without values.
-NEEDY = {"save_checkpoint", "announce", "write_audit", "begin_rotation", "open_join", "add_schedule"}
+NEEDY = {"save_checkpoint", "announce", "write_audit", "begin_rotation", "open_join", "add_schedule", "pause"}
 
 every_file = pytest.mark.parametrize("name", FILES)
 

@@ -13,10 +13,11 @@ import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from outbox import RedriveRefused, cancel, enqueue, redrive
+from outbox import RedriveRefused, cancel, enqueue, pause, redrive, resume
 from outbox.ending import Failure, complete, fail, hand_back, outcomes, retry
 from outbox.keeping import expire_deadlines, recover_leases
 from outbox.leasing import Lease, heartbeat
+from outbox.pause_keeping import ASIDE, PauseKeeper
 from outbox.relaying import ReleasedHint, recover_hints, release, unrelease
 from outbox_schemas import TRANSITIONS, Event, JobState
 from support.database import Database
@@ -25,6 +26,10 @@ from support.jobs import ABILITIES, BROKEN, LEASE_S, MAX_ATTEMPTS, Note, take
 
 REHINT_S = 10
 MAX_AGE_S = 100
+# Each holds every job of the model.
+SCOPES = {"everything": "", "queue": Note.queue, "kind": Note.kind, "tenant": "default"}
+# When what is set aside is due, as the model has it.
+AWAY = 1e9
 ABLE = [replace(ability, max_age_s=MAX_AGE_S) for ability in ABILITIES]
 FAILURES = [BROKEN, *(Failure(name, f"a.{name}", "no") for name in ("retryable", "terminal", "throttled"))]
 
@@ -86,7 +91,9 @@ class Installation(RuleBasedStateMachine):
         self.link = self.database.link()
         self.engine = self.database.engine(poolclass=sa.NullPool)
         redrives = "{s}.redrive_operations, {s}.redrive_items, {s}.redrive_lanes"
-        self.database.rows("TRUNCATE {s}.jobs, {s}.outbox, {s}.attempts, {s}.audit, {s}.dead_letters, " + redrives)
+        self.database.rows(
+            "TRUNCATE {s}.jobs, {s}.outbox, {s}.attempts, {s}.audit, {s}.dead_letters, {s}.pauses, " + redrives
+        )
         self.database.clock.stop()
         self.start = self.database.clock.now()
         self.now = 0.0
@@ -94,6 +101,9 @@ class Installation(RuleBasedStateMachine):
         self.jobs: dict[UUID, Expected] = {}
         self.leases: list[Lease] = []
         self.hints: list[ReleasedHint] = []
+        self.paused: set[str] = set()
+        self.over: set[str] = set()
+        self.keeper = PauseKeeper()
 
     def teardown(self) -> None:
         """Close the link."""
@@ -136,10 +146,51 @@ class Installation(RuleBasedStateMachine):
         self.database.clock.advance(seconds)
         self.now += seconds
 
+    def due(self) -> set[UUID]:
+        """Return the jobs whose hints are owed by now."""
+        return {job_id for job_id, job in self.jobs.items() if job.phase == "owed" and job.due <= self.now}
+
+    @rule(scope=st.sampled_from(sorted(SCOPES)))
+    def pause(self, scope: str) -> None:
+        """Pause every job, by one of the ways; what is out is taken back."""
+        out = [job_id for job_id, job in self.jobs.items() if job.phase == "released"]
+        with self.engine.begin() as connection:
+            done = pause(connection, scope, SCOPES[scope], by="me", reason="test")
+        assert (done.begun, done.taken_back) == (scope not in self.paused, len(out))
+        self.paused.add(scope)
+        self.over.discard(scope)
+        for job_id in out:
+            job = self.jobs[job_id]
+            self.jobs[job_id] = replace(job, phase="owed", due=self.now, releases=job.releases - 1)
+
+    @rule(scope=st.sampled_from(sorted(SCOPES)))
+    def resume(self, scope: str) -> None:
+        """End a pause, or one that is not."""
+        with self.engine.begin() as connection:
+            ended = resume(connection, scope, SCOPES[scope], by="me", reason="test")
+        assert (ended is not None) == (scope in self.paused)
+        if scope in self.paused:
+            self.paused.remove(scope)
+            self.over.add(scope)
+
+    @rule()
+    def keep_pauses(self) -> None:
+        """Set aside what is due of a paused tenant or kind, and put back what no such pause holds."""
+        narrow = self.paused & {"tenant", "kind"}
+        due = self.due() if narrow else set()
+        back = {job_id for job_id, job in self.jobs.items() if job.phase == "owed" and job.due == AWAY and not narrow}
+        kept = self.keeper.keep(self.link, turn_s=30)
+        assert (kept.taken_back, kept.set_aside, kept.put_back) == (0, len(due), len(back))
+        for job_id in due:
+            self.jobs[job_id] = replace(self.jobs[job_id], due=AWAY)
+        for job_id in back:
+            self.jobs[job_id] = replace(self.jobs[job_id], due=max(self.jobs[job_id].run_at, self.now))
+        self.over.clear()
+
     @rule()
     def release(self) -> None:
         """Release all that is due."""
-        due = {job_id for job_id, job in self.jobs.items() if job.phase == "owed" and job.due <= self.now}
+        due = {job_id for job_id in self.due() if not self.paused}
         hints = release(self.link, "notes", batch=100, rehint_after_s=REHINT_S)
         assert {hint.job_id for hint in hints} == due
         for hint in hints:
@@ -321,7 +372,7 @@ class Installation(RuleBasedStateMachine):
 _STATE = """
 SELECT j.id, j.state, j.attempt_count, j.uncharged_attempts, j.max_attempts, o.phase, j.lease_token,
   extract(epoch FROM j.run_at - %s)::float8,
-  CASE WHEN o.phase <> 'leased' THEN extract(epoch FROM o.due_at - %s)::float8 END,
+  CASE WHEN o.due_at = '{aside}' THEN 1e9 WHEN o.phase <> 'leased' THEN extract(epoch FROM o.due_at - %s)::float8 END,
   extract(epoch FROM o.lease_expires_at - %s)::float8, j.failed_because
 FROM {s}.jobs AS j LEFT JOIN {s}.outbox AS o ON o.job_id = j.id
-"""
+""".replace("{aside}", ASIDE.isoformat())

@@ -1,38 +1,157 @@
-"""`outbox queues`: what waits, is hinted and runs, per queue."""
+"""`outbox queues`: what waits, is hinted and runs, per queue; what is paused; pause and resume."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
 import click
 
-from outbox.cli.output import connect, json_option, pass_settings, show, table
-from outbox.reading import list_queues
+from outbox.cli.dead_options import by_option, changing, reason_option
+from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
+from outbox.masking import masked_line, printable
+from outbox.pausing import Pause, PauseScope, pause, pauses_of, resume
+from outbox.reading import QueueView, list_queues
 from outbox.settings import Settings
 from outbox.spans import span
 
 __all__ = ["queues"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def queues(ctx: click.Context) -> None:
+    """Show every queue that has live jobs, and how long the oldest due one has waited; pause and resume.
+
+    SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
+    its queue's pause), RELEASED for a consumer. READY is the sum of the four. Below stands what is paused.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(overview)
+
 
 @click.command()
-@json_option
 @pass_settings
-def queues(settings: Settings) -> None:
-    """Show every queue that has live jobs, and how long the oldest due one has waited.
-
-    SCHEDULED waits for its time, DUE for the relay, RELEASED for a consumer. READY is the sum of the three.
-    """
+def overview(settings: Settings) -> None:
+    """Show the queues and the pauses."""
     with connect(settings) as link:
         found = list_queues(link)
-    headers = ["QUEUE", "READY", "SCHEDULED", "DUE", "RELEASED", "RUNNING", "OLDEST DUE"]
+        pauses = pauses_of(link.run("list_pauses"))
+    show({"queues": found, "pauses": pauses}, lambda: [*_queue_lines(found, pauses), *_pause_lines(pauses)])
+
+
+def _queue_lines(found: Sequence[QueueView], pauses: Sequence[Pause]) -> list[str]:
+    everything = any(one.scope is PauseScope.EVERYTHING for one in pauses)
+    paused = {one.name for one in pauses if one.scope is PauseScope.QUEUE}
+    headers = ["QUEUE", "READY", "SCHEDULED", "ASIDE", "DUE", "RELEASED", "RUNNING", "OLDEST DUE", "PAUSED"]
     rows = [
         [
             queue.queue,
-            queue.scheduled + queue.due + queue.released,
+            queue.scheduled + queue.aside + queue.due + queue.released,
             queue.scheduled,
+            queue.aside,
             queue.due,
             queue.released,
             queue.running,
             span(queue.oldest_due_s) if queue.oldest_due_s is not None else None,
+            "yes" if everything or queue.queue in paused else None,
         ]
         for queue in found
     ]
-    show({"queues": found}, lambda: table(headers, rows))
+    return list(table(headers, rows))
+
+
+def _pause_lines(pauses: Sequence[Pause]) -> list[str]:
+    if not pauses:
+        return []
+    rows = [[str(one), instant(one.since), one.by, one.reason] for one in pauses]
+    return ["", *table(["PAUSED", "SINCE", "BY", "REASON"], rows)]
+
+
+def _chosen(name: str | None, kind: str | None, tenant: str | None, everything: bool) -> tuple[PauseScope, str]:
+    given = [
+        (scope, value)
+        for scope, value in [
+            (PauseScope.QUEUE, name),
+            (PauseScope.KIND, kind),
+            (PauseScope.TENANT, tenant),
+            (PauseScope.EVERYTHING, "" if everything else None),
+        ]
+        if value is not None
+    ]
+    if len(given) != 1:
+        raise click.UsageError("name one thing: a queue's NAME, or --kind, --tenant or --all")
+    return given[0]
+
+
+def _steering(command: F) -> F:
+    """Add what names a pause, who and why."""
+    for part in reversed(
+        (
+            click.argument("name", metavar="[NAME]", required=False),
+            click.option("--kind", metavar="NAME", help="Jobs of this kind, in any queue, instead of a queue."),
+            click.option("--tenant", metavar="NAME", help="Jobs of this tenant, in any queue, instead of a queue."),
+            click.option("--all", "everything", is_flag=True, help="Everything, instead of a queue."),
+            by_option,
+            reason_option,
+            json_option,
+        )
+    ):
+        command = part(command)
+    return command
+
+
+@queues.command("pause")
+@_steering
+@pass_settings
+def pause_command(
+    settings: Settings,
+    *,
+    name: str | None,
+    kind: str | None,
+    tenant: str | None,
+    everything: bool,
+    by: str,
+    reason: str,
+) -> None:
+    """Start nothing more of a queue, a kind, a tenant or all until somebody resumes it.
+
+    It holds within two seconds, for hints on their way, too. What runs goes on; deadlines go on counting. What is
+    paused already stays so, with who and why of then.
+    """
+    scope, of = _chosen(name, kind, tenant, everything)
+    with changing(settings) as connection:
+        done = pause(connection, scope, of, by=by, reason=reason, schema=settings.schema_name)
+    first = done.pause
+    line = f"{first} is paused; {done.taken_back} hints were taken back"
+    if not done.begun:
+        line = f"{first} was paused already, {instant(first.since)} by {first.by}: {first.reason}"
+    show(done, lambda: [masked_line(printable(line, 1000))])
+
+
+@queues.command("resume")
+@_steering
+@pass_settings
+def resume_command(
+    settings: Settings,
+    *,
+    name: str | None,
+    kind: str | None,
+    tenant: str | None,
+    everything: bool,
+    by: str,
+    reason: str,
+) -> None:
+    """End a pause. What another pause holds, too, goes on waiting: `outbox queues` lists them.
+
+    What was not paused stays as it is, and that is said.
+    """
+    scope, of = _chosen(name, kind, tenant, everything)
+    with changing(settings) as connection:
+        ended = resume(connection, scope, of, by=by, reason=reason, schema=settings.schema_name)
+    what = f"{scope} {of}".rstrip()
+    line = f"{what} was not paused" if ended is None else f"{what} is resumed"
+    show({"resumed": ended is not None, "pause": ended}, lambda: [printable(line)])

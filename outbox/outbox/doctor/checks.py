@@ -257,6 +257,12 @@ _SURROUNDINGS = (
         "a schedule's rule or time zone means nothing on this machine",
         "change it, or bring the machine's time zones up to date (the package tzdata)",
     ),
+    Check(
+        "paused_long",
+        Severity.WARNING,
+        "something has been paused for more than a day",
+        "ask who paused it; `outbox queues resume`, if it was forgotten",
+    ),
     Check("no_relay", Severity.WARNING, "work waits, and no relay was seen lately", "start `outbox relay`"),
     Check(
         "horizon_held",

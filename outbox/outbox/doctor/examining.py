@@ -69,7 +69,13 @@ class Examination:
             self._walk(walk, [check for check in self._checks if check.walk is walk])
         for check in self._checks:
             if check.code in _ASKED:
-                self._ask(check, grace_s=self._limits.overdue_s, live_s=LIVE_S, old_s=self._limits.old_s)
+                self._ask(
+                    check,
+                    grace_s=self._limits.overdue_s,
+                    live_s=LIVE_S,
+                    old_s=self._limits.old_s,
+                    paused_s=self._limits.paused_s,
+                )
         self._skew(skew_s)
         self._schedules()
         self._compare()
@@ -178,6 +184,7 @@ _ASKED = frozenset(
         "no_consumer",
         "set_overdue",
         "set_member_gone",
+        "paused_long",
         "redrive_overdue",
         "schedule_broken",
         "schedule_overdue",

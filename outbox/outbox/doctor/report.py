@@ -22,6 +22,7 @@ class Limits:
         overdue_s: seconds for which what moves by itself may stand still.
         hint_overdue_s: the same for a hint that is out: while the broker holds messages, relays wait for long.
         old_s: seconds that a transaction may last.
+        paused_s: seconds that a pause may last.
         skew_s: seconds by which two clocks may differ.
         page: rows of a walk's page.
         cases: cases of one kind that are kept, for mending; the others are only counted.
@@ -31,6 +32,7 @@ class Limits:
     overdue_s: float = 60
     hint_overdue_s: float = 600
     old_s: float = 300
+    paused_s: float = 86_400
     skew_s: float = 2
     page: int = 10_000
     cases: int = 10_000

@@ -1,11 +1,15 @@
 -- Purpose: find kinds and versions that wait for long and that no consumer seen lately can run. Of a large backlog a part is looked at.
+--   What is paused is meant to wait.
 -- Transition: none
 -- Parameters: grace_s, live_s (how long ago a consumer's last sign may be), batch
 -- Locks: none. Index: none for the outbox, primary key of jobs for each of the rows looked at. The processes are read whole.
 WITH waits AS MATERIALIZED (
   SELECT o.job_id, o.queue FROM {schema}.outbox AS o, (SELECT {schema}.clock() - make_interval(secs => CAST(:grace_s AS float8)) AS ago) AS n
-  WHERE (o.phase = 'owed' AND (o.due_at <= n.ago OR o.last_error = 'no handler here for its kind and version'))
-    OR (o.phase = 'released' AND o.released_at <= n.ago)
+  WHERE ((o.phase = 'owed' AND (o.due_at <= n.ago OR o.last_error = 'no handler here for its kind and version'))
+      OR (o.phase = 'released' AND o.released_at <= n.ago))
+    AND NOT EXISTS (
+      SELECT 1 FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL AND p.name = CASE p.scope WHEN 'queue' THEN o.queue WHEN 'tenant' THEN o.tenant
+        WHEN 'kind' THEN (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = o.job_id) ELSE '' END)
   LIMIT 20000
 ), able AS MATERIALIZED (
   SELECT DISTINCT q.queue, a.kind, a.version

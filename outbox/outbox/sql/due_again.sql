@@ -1,10 +1,14 @@
--- Purpose: look at named queues again, from where their lines were last seen to begin: what due_queues tells, without the way there.
+-- Purpose: look at named queues again, as far as they are not paused, from where their lines were last seen to begin: what due_queues tells, without the way there.
 -- Transition: none
 -- Parameters: runway (no count goes beyond it); queues, owed_since with owed_id, and released_since (per queue, where its rows of each phase begin)
 -- Locks: none. Index: outbox_owed, outbox_owed_low and outbox_released from the given places on, so that no look starts at dead history.
 --   A row below its place (a late commit, a retry, a high priority) is found by the next due_queues, which never waits long.
 WITH now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
+), shut AS MATERIALIZED (
+  SELECT coalesce(bool_or(p.scope = 'everything'), false) AS everything,
+    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}') AS queues
+  FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
 )
 SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.released, r.first_released
 FROM unnest(CAST(:queues AS text[]), CAST(:owed_since AS timestamptz[]), CAST(:owed_id AS uuid[]), CAST(:released_since AS timestamptz[]))
@@ -29,3 +33,4 @@ CROSS JOIN LATERAL (SELECT count(*) AS released, min(o.released_at) AS first_rel
     WHERE h.phase = 'released' AND h.queue = k.queue AND h.released_at >= coalesce(k.released_since, '-infinity')
     ORDER BY h.released_at LIMIT CAST(:runway AS integer)
   ) AS o) AS r
+WHERE NOT (SELECT p.everything FROM shut AS p) AND k.queue <> ALL (CAST((SELECT p.queues FROM shut AS p) AS text[]))

@@ -1,4 +1,4 @@
--- Purpose: find every queue that owes hints: whether one is due, where its line begins, when the next one comes due, and how many hints
+-- Purpose: find every queue that owes hints and is not paused: whether one is due, where its line begins, when the next one comes due, and how many hints
 --   are out and unclaimed. A full look: on its way it steps over all that an old snapshot elsewhere still keeps from being cleaned away.
 -- Transition: none
 -- Parameters: runway (no count goes beyond it), queues and released_since (hints of these queues that went out earlier are not counted)
@@ -6,6 +6,10 @@
 --   Each limit has an order, or the planner would read the table from its start in the hope of meeting a fitting row soon.
 WITH RECURSIVE now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
+), shut AS MATERIALIZED (
+  SELECT coalesce(bool_or(p.scope = 'everything'), false) AS everything,
+    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}') AS queues
+  FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
 ), known(queue, order_key, job_id) AS (
   (SELECT o.queue, o.order_key, o.job_id FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue, o.order_key, o.job_id LIMIT 1)
   UNION ALL
@@ -37,3 +41,4 @@ CROSS JOIN LATERAL (SELECT count(*) AS released, min(o.released_at) AS first_rel
     WHERE h.phase = 'released' AND h.queue = k.queue AND h.released_at >= coalesce(s.released_since, '-infinity')
     ORDER BY h.released_at LIMIT CAST(:runway AS integer)
   ) AS o) AS r
+WHERE NOT (SELECT p.everything FROM shut AS p) AND k.queue <> ALL (CAST((SELECT p.queues FROM shut AS p) AS text[]))

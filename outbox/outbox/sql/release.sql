@@ -1,17 +1,29 @@
--- Purpose: pick the hints of one queue that go next, in order, and mark them released.
+-- Purpose: pick the hints of one queue that go next, in order, and mark them released. Nothing that is paused: not that queue at all, and of it
+--   no tenant and no kind; keepers take theirs out of the line (set_aside.sql), so that few are stepped over here.
 -- Transition: none (phase owed -> released)
 -- Parameters: queue, since and since_id (the place where the queue's line begins), batch, overdue_s (how long a hint must have been due
 --   at least), kinds and versions (what the caller can run, or NULL for all), rehint_after_s and rehint_max_s (when an unclaimed hint
 --   counts as lost: doubling with each release)
 -- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed from that place up to now, where nothing that is due later stands but jobs of high
 --   priority that are due within minutes; then outbox_owed_low for the jobs of negative priority that have not aged enough to stand there too.
-WITH now AS MATERIALIZED (
-  SELECT {schema}.clock() AS instant
+--   The pauses, a few rows, are read whole; primary key of jobs for each row where a kind is paused.
+WITH paused AS MATERIALIZED (
+  SELECT coalesce(bool_or(p.scope = 'everything' OR (p.scope = 'queue' AND p.name = :queue)), false) AS shut,
+    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'tenant'), '{}') AS tenants,
+    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}') AS kinds
+  FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
+), now AS MATERIALIZED (
+  -- No instant in a paused queue: nothing is due by then, which the index says without a look. One condition for all other pauses, which the
+  -- planner takes for mostly true: were it to expect few rows, it would read and sort all that is due.
+  SELECT CASE WHEN NOT p.shut THEN {schema}.clock() END AS instant, p.tenants = '{}' AND p.kinds = '{}' AS clear FROM paused AS p
 ), usual AS MATERIALIZED (
   SELECT o.job_id, o.order_key FROM {schema}.outbox AS o
   WHERE o.phase = 'owed' AND o.queue = :queue AND (o.order_key, o.job_id) >= (CAST(:since AS timestamptz), CAST(:since_id AS uuid))
     AND o.order_key <= (SELECT n.instant FROM now AS n)
     AND o.due_at <= (SELECT n.instant FROM now AS n) - make_interval(secs => CAST(:overdue_s AS float8))
+    AND ((SELECT n.clear FROM now AS n) OR (
+      o.tenant <> ALL (CAST((SELECT p.tenants FROM paused AS p) AS text[])) AND CASE WHEN (SELECT p.kinds = '{}' FROM paused AS p) THEN true ELSE coalesce(
+        (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = o.job_id) <> ALL (CAST((SELECT p.kinds FROM paused AS p) AS text[])), true) END))
     AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
       SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
       WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))
@@ -21,6 +33,9 @@ WITH now AS MATERIALIZED (
   SELECT o.job_id, o.order_key FROM {schema}.outbox AS o
   WHERE o.phase = 'owed' AND o.queue = :queue AND o.order_key > o.due_at AND o.order_key > (SELECT n.instant FROM now AS n)
     AND o.due_at <= (SELECT n.instant FROM now AS n) - make_interval(secs => CAST(:overdue_s AS float8))
+    AND ((SELECT n.clear FROM now AS n) OR (
+      o.tenant <> ALL (CAST((SELECT p.tenants FROM paused AS p) AS text[])) AND CASE WHEN (SELECT p.kinds = '{}' FROM paused AS p) THEN true ELSE coalesce(
+        (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = o.job_id) <> ALL (CAST((SELECT p.kinds FROM paused AS p) AS text[])), true) END))
     AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
       SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
       WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))

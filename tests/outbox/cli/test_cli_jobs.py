@@ -202,8 +202,19 @@ def test_queues_count_what_waits(run: Any, engine: Engine) -> None:
     assert (queue["queue"], counts) == ("default", {"scheduled": 1, "due": 1, "released": 0, "running": 0})
     assert queue["oldest_due_s"] >= 0
     shown = run("queues")[1].splitlines()
-    assert shown[0].split() == ["QUEUE", "READY", "SCHEDULED", "DUE", "RELEASED", "RUNNING", "OLDEST", "DUE"]
-    assert shown[1].split()[:6] == ["default", "2", "1", "1", "0", "0"]
+    assert shown[0].split() == [
+        "QUEUE",
+        "READY",
+        "SCHEDULED",
+        "ASIDE",
+        "DUE",
+        "RELEASED",
+        "RUNNING",
+        "OLDEST",
+        "DUE",
+        "PAUSED",
+    ]
+    assert shown[1].split()[:7] == ["default", "2", "1", "0", "1", "0", "0"]
 
 
 def test_hostile_names_are_harmless(run: Any, engine: Engine, database: Any) -> None:

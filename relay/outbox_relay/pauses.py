@@ -1,0 +1,30 @@
+"""The relay's part in pauses: take back the hints that slipped through, keep lines clear, put back what is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from outbox.barriers import Barrier, hit
+from outbox.link import Link
+from outbox.pause_keeping import PauseKeeper
+from outbox_relay.counters import Counters
+from outbox_relay.keeper import Step
+
+__all__ = ["pause_step"]
+
+
+def pause_step(counters: Counters, owed: Callable[[], None]) -> Step:
+    """Return the step that sees to pauses, bounded in a turn. `owed` is called when something is due again."""
+    keeper = PauseKeeper()
+
+    def pauses(link: Link) -> None:
+        kept = keeper.keep(link)
+        counters.add("taken_back_by_pauses", kept.taken_back)
+        counters.add("set_aside_by_pauses", kept.set_aside)
+        counters.add("put_back_after_pauses", kept.put_back)
+        if kept.taken_back or kept.set_aside or kept.put_back:
+            hit(Barrier.RELAY_AFTER_PAUSES)
+        if kept.put_back:
+            owed()
+
+    return pauses

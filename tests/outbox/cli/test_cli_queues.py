@@ -1,0 +1,78 @@
+"""`outbox queues pause` and `resume`, and what the overview says of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from outbox.cli import root
+from support.database import Database
+from support.jobs import submit
+
+WHO = ("--by", "ada", "--reason", "the bank is closed")
+
+
+@pytest.fixture
+def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command line on this test's database and return exit code, stdout and stderr."""
+    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = root.run(arguments)
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("chosen", "what"),
+    [
+        (["notes"], "queue notes"),
+        (["--kind", "test.note"], "kind test.note"),
+        (["--tenant", "default"], "tenant default"),
+        (["--all"], "everything"),
+    ],
+)
+def test_pause_list_and_resume(run: Any, database: Database, chosen: list[str], what: str) -> None:
+    """Each says what it did, a second one that it was so already, and the overview who and why."""
+    submit(database)
+    code, shown, _ = run("queues", "pause", *chosen, *WHO)
+    assert (code, shown) == (0, f"{what} is paused; 0 hints were taken back\n")
+    code, shown, _ = run("queues", "pause", *chosen, "--by", "bob", "--reason", "me too")
+    assert code == 0
+    assert f"{what} was paused already" in shown
+    assert "by ada: the bank is closed" in shown
+    _, shown, _ = run("queues")
+    assert what in shown
+    assert "the bank is closed" in shown
+    for arguments in (["queues", "--json"], ["--json", "queues"]):
+        found = json.loads(run(*arguments)[1])
+        assert [queue["queue"] for queue in found["queues"]] == ["notes"]
+        [one] = found["pauses"]
+        assert (f"{one['scope']} {one['name']}".rstrip(), one["by"]) == (what, "ada")
+    code, shown, _ = run("queues", "resume", *chosen, *WHO)
+    assert (code, shown) == (0, f"{what} is resumed\n")
+    code, shown, _ = run("queues", "resume", *chosen, *WHO)
+    assert (code, shown) == (0, f"{what} was not paused\n")
+    assert json.loads(run("queues", "--json")[1])["pauses"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pause", *WHO], "name one thing"),
+        (["pause", "notes", "--all", *WHO], "name one thing"),
+        (["pause", "a b", *WHO], "queue"),
+        (["pause", "notes", "--by", "ada"], "--reason"),
+        (["resume", "--tenant", "", *WHO], "tenant"),
+    ],
+)
+def test_wrong_usage_changes_nothing(run: Any, database: Database, arguments: list[str], said: str) -> None:
+    """Two things at once, none, a name that can't be, and a missing reason are refused with what is wrong."""
+    code, _, error = run("queues", *arguments)
+    assert code != 0
+    assert said in error
+    assert database.count("pauses") == 0

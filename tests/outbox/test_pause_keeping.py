@@ -1,0 +1,267 @@
+"""What relays and consumers see to: races of a pause with everybody else, and a line that others' pauses don't clog."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from outbox import enqueue_many, pause, resume
+from outbox.link import Link
+from outbox.pause_keeping import ASIDE, PauseKeeper
+from outbox.relaying import release
+from support.database import Database
+from support.jobs import OtherNote, notes, release_all, submit, take
+from support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+WHO = {"by": "ada", "reason": "the bank is closed"}
+MANY = 3000
+
+
+def stop(database: Database, scope: str, name: str = "") -> Any:
+    """Pause and commit."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        return pause(connection, scope, name, **WHO)
+
+
+def go(database: Database, scope: str, name: str = "") -> Any:
+    """Resume and commit."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        return resume(connection, scope, name, **WHO)
+
+
+def held_by_a_lock(database: Database) -> bool:
+    """Tell whether a session of this database waits for a lock."""
+    query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(database.rows(query))
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"), [("everything", ""), ("queue", "notes"), ("kind", "test.note"), ("tenant", "default")]
+)
+def test_a_release_that_began_before_the_pause_is_taken_back(
+    database: Database, link: Link, scope: str, name: str
+) -> None:
+    """It slips through the pause's own look; the next turn of a keeper makes its hints stale."""
+    ids = submit(database, 2)
+    early = database.link("test/early")
+    with early.transaction():
+        assert len(release(early, "notes", batch=10, rehint_after_s=10)) == 2
+        assert stop(database, scope, name).taken_back == 0
+    assert database.rows("SELECT DISTINCT phase FROM {s}.outbox") == [("released",)]
+    assert PauseKeeper().keep(link).taken_back == 2
+    assert take(link, ids) == []
+    early.close()
+
+
+def test_a_claim_that_holds_a_hint_is_waited_for_by_nobody(database: Database, link: Link) -> None:
+    """The pause skips rows that a claim has locked: that attempt has begun, and goes on."""
+    ids = submit(database, 2)
+    release_all(link)
+    claimer = database.link("test/claimer")
+    with claimer.transaction():
+        assert len(take(claimer, ids[:1])) == 1
+        assert stop(database, "everything").taken_back == 1
+    claimer.close()
+    assert dict(database.rows("SELECT phase, count(*) FROM {s}.outbox GROUP BY 1")) == {"leased": 1, "owed": 1}
+
+
+def test_nothing_is_stranded_by_a_resume_beside_a_keeper(database: Database, link: Link) -> None:
+    """A resume waits for whoever sets jobs aside for its pause, so that what puts them back sees them all."""
+    submit(database, 2)
+    stop(database, "tenant", "default")
+    slow = database.link("test/slow")
+    with ThreadPoolExecutor(1) as pool:
+        with slow.transaction():
+            assert len(slow.run("set_aside", queue="notes", window=10, aside_at=ASIDE)) == 2
+            resumed = pool.submit(go, database, "tenant", "default")
+            until(lambda: held_by_a_lock(database))
+            kept = PauseKeeper().keep(link)
+            assert (kept.put_back, database.count("pauses")) == (0, 1)
+        assert resumed.result(30) is not None
+    slow.close()
+    assert PauseKeeper().keep(link).put_back == 2
+    assert (len(release_all(link)), database.count("pauses")) == (2, 0)
+
+
+def test_a_keeper_waits_for_no_resume(database: Database, link: Link) -> None:
+    """A resume that is not committed yet keeps nobody waiting: what it is about is left alone for now."""
+    submit(database, 2)
+    stop(database, "tenant", "default")
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        resume(connection, "tenant", "default", **WHO)
+        assert PauseKeeper().keep(link).set_aside == 0
+    assert PauseKeeper().keep(link).put_back == 0
+    assert len(release_all(link)) == 2
+
+
+def test_what_somebody_holds_keeps_the_pause_until_it_is_back(database: Database, link: Link) -> None:
+    """A row that is locked while the others are put back is found by a later walk; only then is the pause forgotten."""
+    ids = submit(database, 3)
+    stop(database, "kind", "test.note")
+    keeper = PauseKeeper()
+    assert keeper.keep(link).set_aside == 3
+    go(database, "kind", "test.note")
+    with database.connect(autocommit=False) as holder:
+        holder.execute(f"SELECT 1 FROM {database.schema}.outbox WHERE job_id = %s FOR UPDATE", [ids[1]])
+        assert keeper.keep(link).put_back == 2
+        assert database.count("pauses") == 1
+    assert keeper.keep(link).put_back == 1
+    assert database.count("pauses") == 0
+
+
+def test_a_walk_goes_on_where_its_time_was_over(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each turn moves some, none stands still, and a pause that was resumed in the middle has a walk of its own."""
+    monkeypatch.setattr("outbox.pause_keeping._BATCH", 2)
+    submit(database, 5)
+    submit(database, payloads=[OtherNote(key=str(n)) for n in range(3)], tenant="b")
+    keeper = PauseKeeper()
+    for tenant in ("default", "b"):
+        stop(database, "tenant", tenant)
+    until(lambda: not keeper.keep(link).set_aside)
+    go(database, "tenant", "default")
+    assert keeper.keep(link, turn_s=0).put_back == 2
+    go(database, "tenant", "b")
+    turns = [2]
+    while database.count("pauses"):
+        turns.append(keeper.keep(link, turn_s=0).put_back)
+        assert len(turns) < 20
+    assert sum(turns) == 8
+    assert (len(release_all(link)), len(release_all(link, "others"))) == (5, 3)
+
+
+def test_keepers_side_by_side_move_each_row_once(database: Database, link: Link) -> None:
+    """Four keepers at once set aside and put back every row, and none fails."""
+    submit(database, 400)
+    stop(database, "tenant", "default")
+    barrier = threading.Barrier(4)
+
+    def turns(number: int) -> tuple[int, int]:
+        mine, keeper = database.link(f"test/keeper-{number}"), PauseKeeper()
+        barrier.wait(30)
+        aside = sum(keeper.keep(mine).set_aside for _ in range(4))
+        if barrier.wait(30) == 0:
+            go(database, "tenant", "default")
+        barrier.wait(30)
+        back = sum(keeper.keep(mine).put_back for _ in range(6))
+        mine.close()
+        return aside, back
+
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(turns, range(4)))
+    assert [sum(column) for column in zip(*done, strict=True)] == [400, 400]
+    assert len(release_all(link)) == 400
+
+
+def plan(database: Database, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+    """Return the nodes of a statement's plan as it was executed, and roll it back."""
+    with database.connect(autocommit=False) as connection:
+        text = database.statements.for_psycopg(statement)
+        found = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}", parameters).fetchone()
+        connection.rollback()
+    assert found is not None
+
+    def nodes(tree: dict[str, Any]) -> list[dict[str, Any]]:
+        return [tree, *(node for child in tree.get("Plans", []) for node in nodes(child))]
+
+    return nodes(found[0][0]["Plan"])
+
+
+def read_of(found: list[dict[str, Any]], table: str) -> float:
+    """Return how many rows of a table a plan has read."""
+    return sum(
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in found
+        if node.get("Relation Name") == table
+    )
+
+
+@pytest.mark.parametrize(("scope", "name"), [("tenant", "big"), ("kind", "test.note")])
+def test_many_paused_jobs_in_front_keep_no_other_waiting(database: Database, link: Link, scope: str, name: str) -> None:
+    """Once set aside they are read by no look and no release, however many; and before, they are only stepped over."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        enqueue_many(connection, notes(MANY), tenant="big")
+    database.rows("UPDATE {s}.jobs SET kind = 'test.other' WHERE tenant <> 'big'")
+    small = submit(database, 5, tenant="small")
+    database.rows("UPDATE {s}.jobs SET kind = 'test.else' WHERE tenant = 'small'")
+    stop(database, scope, name)
+    keeper = PauseKeeper()
+    moved = 0
+    while moved < MANY:
+        got = keeper.keep(link).set_aside
+        assert got
+        moved += got
+    assert moved == MANY
+    database.rows("ANALYZE {s}.outbox")
+    first = {"since": "1900-01-01Z", "since_id": "00000000-0000-0000-0000-000000000000"}
+    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None}
+    found = plan(database, "release", **first, **terms, rehint_after_s=10, rehint_max_s=300)
+    assert read_of(found, "outbox") <= 30
+    assert read_of(found, "jobs") <= 10
+    looked = plan(database, "due_queues", runway=100, queues=[], released_since=[])
+    assert read_of(looked, "outbox") <= 30
+    assert read_of(plan(database, "set_aside", queue="notes", window=200, aside_at=ASIDE), "outbox") <= 30
+    assert {hint.job_id for hint in release_all(link)} == set(small)
+
+
+def test_without_a_pause_a_release_reads_no_job(database: Database, link: Link) -> None:
+    """The hot path pays one read of an empty table."""
+    submit(database, 500)
+    database.rows("ANALYZE {s}.outbox")
+    first = {"since": "1900-01-01Z", "since_id": "00000000-0000-0000-0000-000000000000"}
+    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None}
+    found = plan(database, "release", **first, **terms, rehint_after_s=10, rehint_max_s=300)
+    assert (read_of(found, "jobs"), read_of(found, "pauses")) == (0, 0)
+    # Once each at the front of the line, by the id, and as written.
+    assert read_of(found, "outbox") <= 30
+
+
+def test_a_paused_queue_is_not_scanned(database: Database, link: Link) -> None:
+    """Neither a look nor a release reads what waits in it, beyond where it begins."""
+    submit(database, 500)
+    database.rows("ANALYZE {s}.outbox")
+    stop(database, "queue", "notes")
+    first = {"since": "1900-01-01Z", "since_id": "00000000-0000-0000-0000-000000000000"}
+    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None}
+    assert read_of(plan(database, "release", **first, **terms, rehint_after_s=10, rehint_max_s=300), "outbox") == 0
+    assert read_of(plan(database, "due_queues", runway=100, queues=[], released_since=[]), "outbox") <= 2
+    assert PauseKeeper().keep(link).set_aside == 0
+
+
+def test_nothing_paused_costs_a_keeper_one_statement(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no pause, a turn is one small read."""
+    submit(database, 3)
+    names: list[str] = []
+    run = Link.run
+
+    def counted(self: Link, name: str, /, **parameters: Any) -> list[Any]:
+        names.append(name)
+        return run(self, name, **parameters)
+
+    monkeypatch.setattr(Link, "run", counted)
+    PauseKeeper().keep(link)
+    assert names == ["list_pauses"]
+
+
+def test_the_trigger_wakes_a_relay_at_a_resume(database: Database) -> None:
+    """A relay that asks to be woken is, by the commit of a resume, though no row is inserted."""
+    stop(database, "queue", "notes")
+    with psycopg.connect(database.url, autocommit=True) as listener:
+        place = listener.execute(f"SELECT 'outbox_' || '{database.schema}.outbox'::regclass::oid").fetchone()
+        key = listener.execute(f"SELECT 1869771876::bigint << 32 | '{database.schema}.outbox'::regclass::oid::bigint")
+        assert place is not None
+        listener.execute(f'LISTEN "{place[0]}"')
+        listener.execute("SELECT pg_advisory_lock(%s)", key.fetchone())
+        go(database, "queue", "notes")
+        assert len(list(listener.notifies(timeout=10, stop_after=1))) == 1
+    assert database.count("outbox") == 0
