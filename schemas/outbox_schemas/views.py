@@ -61,9 +61,9 @@ class OwedView(_View):
     """The outbox row of a job that has not ended.
 
     `due_at` is the next instant at which this row wants attention: the hint's due time while owed, the re-hint's
-    while released; None while the job waits for a set of others to end, or is set aside for a pause. `progress` is the marker that the running
-    attempt, or the last one, gave with its latest heartbeat. `needs_key` names the key that a worker lacked which was
-    to open a sealed payload.
+    while released; None while the job waits for a set of others to end, or is set aside for a pause. `progress` is the
+    marker that the running attempt, or the last one, gave with its latest heartbeat. `needs_key` names the key that a
+    worker lacked which was to open a sealed payload.
     """
 
     phase: OrNewer[Phase]
