@@ -95,6 +95,8 @@ def _parsed(words: list[str]) -> click.Context:
     context = cli.make_context("outbox", list(words))
     while isinstance(context.command, click.Group):
         rest = [*context._protected_args, *context.args]
+        if not rest and context.command.invoke_without_command:
+            break
         name, command, rest = context.command.resolve_command(context, rest)
         assert command is not None
         context = command.make_context(name, rest, parent=context)

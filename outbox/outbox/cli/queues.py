@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from outbox.cli.dead_options import by_option, changing, reason_option
+from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.masking import masked_line, printable
 from outbox.pausing import Pause, PauseScope, pause, pauses_of, resume
@@ -20,7 +21,7 @@ __all__ = ["queues"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @json_option
 @click.pass_context
 def queues(ctx: click.Context) -> None:
