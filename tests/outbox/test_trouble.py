@@ -12,6 +12,7 @@ from psycopg import sql
 from sqlalchemy.exc import ProgrammingError
 
 from outbox.link import Link
+from outbox.reading import list_queues
 from outbox.statements import statements_for
 from outbox.trouble import AGAIN, Fault, Trouble, fault_of, reason_of
 from support.database import Database
@@ -84,7 +85,7 @@ def test_a_real_server_is_understood(
     schema = "not_there" if which == "tables" else "outbox"
     link = Link(url, statements_for(schema), name="test")
     with pytest.raises(psycopg.Error) as caught:
-        link.run("queue_overview")
+        list_queues(link)
     link.close()
     assert fault_of(caught.value) is fault
     Trouble("loop", 1, logger=logger).report(caught.value)
