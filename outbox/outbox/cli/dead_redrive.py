@@ -14,6 +14,7 @@ from outbox.cli.amounts import Amount
 from outbox.cli.dead import dead
 from outbox.cli.dead_options import by_option, changing, filter_options, module_option, reason_option
 from outbox.cli.failures import FAILED
+from outbox.cli.instants import given_instant
 from outbox.cli.json_file import json_file_option
 from outbox.cli.output import json_option, pass_settings, show, table
 from outbox.dead_letters import DeadFilter
@@ -37,24 +38,12 @@ def _choice_options(command: F) -> F:
     """Add what says which jobs, and on what terms."""
     for option in (
         click.option("--include-uncertain", is_flag=True, help="Also jobs parked for an effect of unknown outcome."),
-        click.option("--deadline", callback=_deadline, metavar="INSTANT", help="A new one: 2030-01-31T12:00:00Z."),
+        click.option("--deadline", callback=given_instant, metavar="INSTANT", help="A new one: 2030-01-31T12:00:00Z."),
         filter_options,
         click.argument("job_ids", metavar="[ID]...", type=click.UUID, nargs=-1),
     ):
         command = option(command)
     return command
-
-
-def _deadline(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter("give an instant with its zone: 2030-01-31T12:00:00Z") from None
-    if found.utcoffset() is None:
-        raise click.BadParameter("lacks a time zone: 2030-01-31T12:00:00Z")
-    return found
 
 
 def _chosen(job_ids: Sequence[UUID], chosen: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, TextIO, TypeVar
 
 import click
 
+from outbox.cli.instants import given_instant
 from outbox.payload_types import load_payload_types
 from outbox.schedules.contents import Content, content_of, plain_content
 from outbox_schemas import PayloadError
@@ -36,21 +36,9 @@ def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -
     return sum(int(part or 0) * size for part, size in zip(found.groups(), (86_400, 3600, 60, 1), strict=True))
 
 
-def _instant(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter("give an instant with its zone: 2030-01-31T12:00:00Z") from None
-    if found.utcoffset() is None:
-        raise click.BadParameter("lacks a time zone: 2030-01-31T12:00:00Z")
-    return found
-
-
 def instant_option(flag: str, text: str) -> Callable[[F], F]:
     """Return an option that takes an instant with its zone."""
-    return click.option(flag, callback=_instant, metavar="INSTANT", help=text)
+    return click.option(flag, callback=given_instant, metavar="INSTANT", help=text)
 
 
 def _with(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
