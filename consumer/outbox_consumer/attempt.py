@@ -23,6 +23,7 @@ from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, ending_for, overrun_ending
 from outbox_consumer.handler import AsyncHandler, Handler
 from outbox_consumer.loading import read_payload
+from outbox_consumer.rates import EndRates
 from outbox_consumer.sealed import KeyAwaited
 from outbox_consumer.unfinished import refuse_unfinished
 
@@ -37,13 +38,21 @@ class Attempts:
     """Runs attempts and hands their endings on. Shared by all slots."""
 
     def __init__(
-        self, applier: Applier, ender: Ender, book: LeaseBook, counters: Counters, measure: Callable[[float], None]
+        self,
+        applier: Applier,
+        ender: Ender,
+        book: LeaseBook,
+        counters: Counters,
+        *,
+        measure: Callable[[float], None],
+        rates: EndRates,
     ) -> None:
         self._applier = applier
         self._ender = ender
         self._book = book
         self._counters = counters
         self._measure = measure
+        self._rates = rates
 
     def run(self, entry: Entry, work: Callable[[Entry], Any] | None = None) -> None:
         """Run a synchronous attempt from its payload to its ending: `handle` here, or where `work` does. Never
@@ -97,6 +106,7 @@ class Attempts:
             return
         self._forget(entry)
         self._counters.add("succeeded")
+        self._rates.add([entry.claimed.queue])
         self._counters.add("commits_resolved", int(resolved))
 
     def fail(self, entry: Entry, error: BaseException) -> None:

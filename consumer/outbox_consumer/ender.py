@@ -25,7 +25,8 @@ from outbox.refusing import RefusedWrite
 from outbox.trouble import Fault, Trouble, fault_of, reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
-from outbox_consumer.endings import COUNTERS, OUTCOMES, Ending, How, in_rounds
+from outbox_consumer.endings import COUNTERS, ENDED, OUTCOMES, Ending, How, in_rounds
+from outbox_consumer.rates import EndRates
 from outbox_consumer.refusals import Refusals
 from outbox_consumer.telling import Telling
 from outbox_consumer.writing import UNSTORABLE, send
@@ -63,6 +64,7 @@ class Ender:
         batch: int,
         on_ended: Callable[[], None],
         refusals: Refusals,
+        rates: EndRates,
     ) -> None:
         self._link = link
         self._book = book
@@ -70,6 +72,7 @@ class Ender:
         self._batch = batch
         self._on_ended = on_ended
         self._refusals = refusals
+        self._rates = rates
         self._trouble = Trouble("end", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._telling = Telling()
         self._waiting: deque[Ending] = deque()
@@ -228,6 +231,7 @@ class Ender:
         known = ending.outcomes(self._link, [item.entry.lease for item in refused]) if refused else {}
         if not refused and endings[0].how is How.SUCCEED:
             self._counters.add("succeeded", len(endings))
+            self._rates.add(item.entry.claimed.queue for item in endings)
             self._book.remove_all([item.entry for item in endings])
             return
         for item in endings:
@@ -235,6 +239,8 @@ class Ender:
             ours = found in OUTCOMES[item.how]
             if found is not None and (ours or (found is Outcome.SUCCEEDED and item.entry.commit_sent)):
                 self._counters.add(COUNTERS[found])
+                if found in ENDED:
+                    self._rates.add([item.entry.claimed.queue])
                 self._counters.add("commits_resolved", int(item.entry.lease.job_id not in written))
                 if ours:
                     self._telling.tell(item, found)

@@ -20,6 +20,7 @@ from outbox_schemas import FailedBecause, Outcome
 
 __all__ = [
     "COUNTERS",
+    "ENDED",
     "OUTCOMES",
     "Ending",
     "How",
@@ -59,6 +60,9 @@ COUNTERS = {
     Outcome.HANDED_BACK: "handed_back",
 }
 """Under which name each outcome is counted."""
+
+ENDED = frozenset({Outcome.SUCCEEDED, Outcome.FAILED})
+"""Outcomes after which nothing more of the job is to be done."""
 
 
 @dataclass(slots=True, eq=False)

@@ -33,6 +33,7 @@ from outbox_consumer.intake import Inbox, NoHints, Pace, prefetch_for
 from outbox_consumer.isolation.slots import ProcessSlots
 from outbox_consumer.job import Job
 from outbox_consumer.loops import Loop
+from outbox_consumer.rates import EndRates
 from outbox_consumer.refusals import Refusals
 from outbox_consumer.registry import Lane, Registry, lane_of
 from outbox_consumer.slots import Slots, ThreadSlots
@@ -70,6 +71,7 @@ class Consumer:
         self._book = LeaseBook()
         self._worker = worker_identity()
         self._refusals = Refusals(self._worker)
+        self._rates = EndRates()
         self._pace = Pace()
         self._inbox = Inbox()
         self._trouble = threading.Event()
@@ -86,6 +88,7 @@ class Consumer:
             batch=batch,
             on_ended=self._inbox.freed,
             refusals=self._refusals,
+            rates=self._rates,
         )
         self._slots = self._make_slots()
         self._receiver = self._make_receiver()
@@ -102,7 +105,13 @@ class Consumer:
         self._heart = self._make_heart()
         self._watch = Watch(self._book, on_overrun=self._overrun, on_lost=self._lose)
         self._claimer = self._make_claimer()
-        presence = Presence(Role.CONSUMER, self._worker, queues=self._queues, abilities=registry.abilities)
+        presence = Presence(
+            Role.CONSUMER,
+            self._worker,
+            queues=self._queues,
+            abilities=registry.abilities,
+            ended_per_s=self._rates.per_s,
+        )
         self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away, presence, self._refusals)
         self._loops = self._make_loops()
 
@@ -177,7 +186,9 @@ class Consumer:
 
     def _make_slots(self) -> dict[Lane, Slots]:
         applier = Applier(self._connections.for_completions, self._connections.statements, self._connections.url)
-        attempts = Attempts(applier, self._ender, self._book, self.counters, self._pace.measure)
+        attempts = Attempts(
+            applier, self._ender, self._book, self.counters, measure=self._pace.measure, rates=self._rates
+        )
         size = self.settings.consumer.concurrency
         slots: dict[Lane, Slots] = {}
         for lane, handlers in self._registry.by_lane().items():

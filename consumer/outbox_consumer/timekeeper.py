@@ -17,6 +17,7 @@ from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover
 from outbox.link import Link
 from outbox.pause_keeping import PauseKeeper
 from outbox.presence import LIVE_S, Presence
+from outbox.queue_figures import FigureKeeper
 from outbox.trouble import Trouble
 from outbox_consumer.refusals import Refusals
 
@@ -42,8 +43,8 @@ class _Transition(Protocol):
 
 
 class Timekeeper:
-    """The body of the time-keeping loop: expired leases, passed deadlines, pauses; often while `alone()`. It announces
-    the process too, where it is given a presence, and keeps what writes were refused.
+    """The body of the time-keeping loop: expired leases, passed deadlines, pauses, figures of queues; often while
+    `alone()`. It announces the process too, where it is given a presence, and keeps what writes were refused.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Timekeeper:
         self._joins_trouble = Trouble("sets", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._pauses = PauseKeeper()
         self._pauses_trouble = Trouble("pauses", _LONGEST_PAUSE_S, logger="outbox.consumer")
+        self._figures = FigureKeeper()
+        self._figures_trouble = Trouble("figures", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
         self._presence = presence
         self._refusals = refusals
@@ -88,6 +91,7 @@ class Timekeeper:
                         self._repeat(self._recover),
                         self._repeat(expire_deadlines),
                         self._close_sets(),
+                        self._count(),
                     ]
                 )
                 kept_at = began
@@ -118,6 +122,16 @@ class Timekeeper:
             self._pauses_trouble.report(error)
             return False
         return busy
+
+    def _count(self) -> bool:
+        """Keep the figures of queues where no relay may do it. Never says that there is more to do."""
+        if self._alone():
+            try:
+                self._figures.keep(self._link)
+                self._figures_trouble.over()
+            except psycopg.Error as error:
+                self._figures_trouble.report(error)
+        return False
 
     def _close_sets(self) -> bool:
         """Start the jobs whose sets are complete, mostly where no relay does, and return whether there is more to do at

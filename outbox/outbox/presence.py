@@ -6,9 +6,10 @@ take it (an older one, a role without the right) costs a line in the log and no 
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -56,7 +57,10 @@ class ProcessView:
 
 
 class Presence:
-    """Announces one process, on a link of the thread that calls. No error of the database leaves it."""
+    """Announces one process, on a link of the thread that calls. No error of the database leaves it.
+
+    `ended_per_s` is asked each time how many jobs of each queue the process ends a second.
+    """
 
     def __init__(
         self,
@@ -65,7 +69,9 @@ class Presence:
         *,
         queues: Sequence[str] = (),
         abilities: Sequence[Ability] = (),
+        ended_per_s: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
+        self._ended_per_s = ended_per_s
         self._parameters: dict[str, Any] = {
             "name": worker.name,
             "role": role.value,
@@ -89,7 +95,12 @@ class Presence:
             return
         self._next_at = now + EVERY_S
         try:
-            link.run("announce", **self._parameters, uptime_s=now - self._started)
+            link.run(
+                "announce",
+                **self._parameters,
+                ended_per_s=json.dumps(dict(self._ended_per_s())),
+                uptime_s=now - self._started,
+            )
             self._trouble.over()
             self._told = True
         except psycopg.Error as error:

@@ -23,6 +23,7 @@ from outbox.waking import SESSION, Wakeups
 from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
+from outbox_relay.figures import figure_step
 from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
 from outbox_relay.pauses import pause_step
 from outbox_relay.purging import purge_steps
@@ -105,7 +106,14 @@ class _Relay:
         log.info("the relay starts", extra={"schema": settings.schema_name, "broker": self._publisher is not None})
         self._spawn("time", self._time())
         self._keep("hints", [hint_step(self._publisher, settings.relay, counters, self._owed)])
-        self._keep("upkeep", [*upkeep_steps(counters, settings.inbox_keep_s), *redrive_steps(counters, self._owed)])
+        self._keep(
+            "upkeep",
+            [
+                *upkeep_steps(counters, settings.inbox_keep_s),
+                *redrive_steps(counters, self._owed),
+                figure_step(),
+            ],
+        )
         self._keep("schedules", schedule_steps(counters, self._owed))  # alone: they wait for no other work
         purging = purge_steps(settings.retention, settings.relay.sweep_every_s, counters)
         if purging:  # alone: its long turns would slow redrives down

@@ -67,6 +67,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "fill_dead_letters": _AGAIN,
         "heartbeat": (_B.CONSUMER_BEFORE_HEARTBEAT,),
         "forget_pauses": "one statement, after which nothing follows; the next walk finds what it would have deleted",
+        "keep_figures": _TOLD,
         "keep_once": _CALLERS,
         "keep_walk": _PURGE,
         "mend_checkpoints_orphaned": _MENDED,

@@ -40,7 +40,16 @@ HOSTILE = [
 ]
 
 # What can't be written without values.
-NEEDY = {"save_checkpoint", "announce", "write_audit", "begin_rotation", "open_join", "add_schedule", "pause"}
+NEEDY = {
+    "save_checkpoint",
+    "announce",
+    "write_audit",
+    "begin_rotation",
+    "open_join",
+    "add_schedule",
+    "pause",
+    "keep_figures",
+}
 
 every_file = pytest.mark.parametrize("name", FILES)
 

@@ -12,6 +12,7 @@ from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.masking import masked_line, printable
 from outbox.pausing import Pause, PauseScope, pause, pauses_of, resume
+from outbox.queue_figures import FRESH_S, QueueFigures, list_figures
 from outbox.reading import QueueView, list_queues
 from outbox.settings import Settings
 from outbox.spans import span
@@ -28,7 +29,9 @@ def queues(ctx: click.Context) -> None:
     """Show every queue that has live jobs, and how long the oldest due one has waited; pause and resume.
 
     SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
-    its queue's pause), RELEASED for a consumer. READY is the sum of the four. Below stands what is paused.
+    its queue's pause), RELEASED for a consumer. READY is the sum of the four. IN and OUT are jobs submitted and ended a
+    second, as measured lately; DRAINS IN says how long what is due and released takes at that rate if nothing is added.
+    Below stands what is paused.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(overview)
@@ -41,13 +44,17 @@ def overview(settings: Settings) -> None:
     with connect(settings) as link:
         found = list_queues(link)
         pauses = pauses_of(link.run("list_pauses"))
-    show({"queues": found, "pauses": pauses}, lambda: [*_queue_lines(found, pauses), *_pause_lines(pauses)])
+        figures = list_figures(link)
+    data = {"queues": found, "pauses": pauses, "figures": figures}
+    show(data, lambda: [*_queue_lines(found, pauses, figures), *_pause_lines(pauses)])
 
 
-def _queue_lines(found: Sequence[QueueView], pauses: Sequence[Pause]) -> list[str]:
+def _queue_lines(found: Sequence[QueueView], pauses: Sequence[Pause], figures: Sequence[QueueFigures]) -> list[str]:
+    known = {one.queue: one for one in figures if one.tenant is None}
     everything = any(one.scope is PauseScope.EVERYTHING for one in pauses)
     paused = {one.name for one in pauses if one.scope is PauseScope.QUEUE}
-    headers = ["QUEUE", "READY", "SCHEDULED", "ASIDE", "DUE", "RELEASED", "RUNNING", "OLDEST DUE", "PAUSED"]
+    headers = ["QUEUE", "READY", "SCHEDULED", "ASIDE", "DUE", "RELEASED", "RUNNING", "OLDEST DUE"]
+    headers += ["IN/S", "OUT/S", "DRAINS IN", "PAUSED"]
     rows = [
         [
             queue.queue,
@@ -58,11 +65,24 @@ def _queue_lines(found: Sequence[QueueView], pauses: Sequence[Pause]) -> list[st
             queue.released,
             queue.running,
             span(queue.oldest_due_s) if queue.oldest_due_s is not None else None,
+            *_rates(known.get(queue.queue)),
             "yes" if everything or queue.queue in paused else None,
         ]
         for queue in found
     ]
     return list(table(headers, rows))
+
+
+def _rates(figures: QueueFigures | None) -> list[str | None]:
+    """Return the cells of a queue's rates and drain time; none that is older than a count may be."""
+    if figures is None or figures.age_s > FRESH_S:
+        return [None, None, None]
+    at_least = "≥ " if figures.capped else ""
+    return [
+        None if figures.in_per_s is None else f"{figures.in_per_s:.1f}",
+        None if figures.out_per_s is None else f"{figures.out_per_s:.1f}",
+        None if figures.drain_s is None else f"{at_least}{span(figures.drain_s)}",
+    ]
 
 
 def _pause_lines(pauses: Sequence[Pause]) -> list[str]:

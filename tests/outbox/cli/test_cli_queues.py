@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from outbox.cli import root
+from outbox.identity import worker_identity
+from outbox.presence import Presence, Role
+from outbox.queue_figures import FRESH_S, FigureKeeper
 from support.database import Database
 from support.jobs import submit
 
@@ -58,6 +61,24 @@ def test_pause_list_and_resume(run: Any, database: Database, chosen: list[str], 
     code, shown, _ = run("queues", "resume", *chosen, *WHO)
     assert (code, shown) == (0, f"{what} was not paused\n")
     assert json.loads(run("queues", "--json")[1])["pauses"] == []
+
+
+def test_rates_and_drain_time_are_shown(run: Any, database: Database) -> None:
+    """Beside the counts stand the rates and the drain time of the last count, unless nobody has counted for long."""
+    submit(database, 10)
+    assert "DRAINS IN" in run("queues")[1]
+    database.rows("UPDATE {s}.queue_count SET next_at = '1970-01-01Z'")
+    link = database.link()
+    told = Presence(Role.CONSUMER, worker_identity(), ended_per_s=lambda: {"notes": 0.25})
+    told.tell(link)
+    assert FigureKeeper().keep(link)
+    line = run("queues")[1].splitlines()[1]
+    assert " 0.2 " in line or " 0.3 " in line
+    assert "40 s" in line
+    [figures] = json.loads(run("queues", "--json")[1])["figures"]
+    assert (figures["queue"], figures["tenant"], figures["backlog"], figures["drain_s"]) == ("notes", None, 10, 40)
+    database.clock.advance(FRESH_S + 1)
+    assert "40 s" not in run("queues")[1]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ LIVING = "announce depart"
 SETS = "moved_joins see_members close_joins"
 PURGING = "purge erase_payloads"
 PAUSING = "list_pauses take_back owing_queues set_aside put_back forget_pauses"
+FIGURES = "hold_count count_queues keep_figures"
 LEASES = "due_leases put_off_leases recover_leases expire_deadlines"
-KEEPING = f"{RELEASING} {PAUSING} {LEASES} read_clock backend_pid {LIVING} {SETS}"
+KEEPING = f"{RELEASING} {PAUSING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"
 CLAIMING = "claim own_claims refuse"
 ENDING = (
     "complete complete_one same_transaction retry fail attempt_outcomes lease_ends held_rows spent_budgets "
@@ -64,7 +65,8 @@ USED_BY = {
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} {SCHEDULING} list_processes hold_job hold_jobs cancellable read_traces "
-    f"cancel write_audit pause resume list_pauses take_back wake_relay get_payload preview_purge {PURGING}",
+    f"list_figures cancel write_audit pause resume list_pauses take_back wake_relay get_payload "
+    f"preview_purge {PURGING}",
 }
 
 

@@ -1,0 +1,109 @@
+-- Purpose: count, per queue and per tenant that has a bound of its own, what is due, scheduled and running, and read what is known of its rates. Bounded:
+--   of each queue no more than so many rows are read, so a count may say "at least".
+-- Transition: none
+-- Parameters: most (due rows read of a queue, or one more than its highest bound), few (other rows read of one), sample (leases looked at for lateness); since, since_id (jobs created
+--   after these count as submitted lately, no more than few of all queues); live_s (how long ago a consumer's sign may be); aside_at (the
+--   place out of the line)
+-- Locks: none. Index: outbox_owed, outbox_owed_low and outbox_released, one probe per distinct queue and then no further than the limits; outbox_leased;
+--   jobs_pkey. Each limit has an order, or the planner would read the table from its start.
+WITH RECURSIVE now AS MATERIALIZED (
+  SELECT {schema}.clock() AS instant
+), owed(queue) AS (
+  (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue, o.order_key, o.job_id LIMIT 1)
+  UNION ALL
+  SELECT m.queue FROM owed AS k CROSS JOIN LATERAL (
+    SELECT o.queue FROM {schema}.outbox AS o
+    WHERE o.phase = 'owed' AND o.queue > k.queue ORDER BY o.queue, o.order_key, o.job_id LIMIT 1
+  ) AS m
+), released(queue) AS (
+  (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'released' ORDER BY o.queue, o.released_at LIMIT 1)
+  UNION ALL
+  SELECT m.queue FROM released AS k CROSS JOIN LATERAL (
+    SELECT o.queue FROM {schema}.outbox AS o
+    WHERE o.phase = 'released' AND o.queue > k.queue ORDER BY o.queue, o.released_at LIMIT 1
+  ) AS m
+), leased AS MATERIALIZED (
+  SELECT l.queue, count(*) AS running FROM (
+    SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'leased' ORDER BY o.due_at LIMIT CAST(:most AS integer)
+  ) AS l GROUP BY l.queue
+), late AS MATERIALIZED (
+  SELECT j.queue, avg(x.late_s) AS mean_s, max(x.late_s) AS max_s
+  FROM (
+    SELECT o.job_id FROM {schema}.outbox AS o WHERE o.phase = 'leased' ORDER BY o.due_at DESC LIMIT CAST(:sample AS integer)
+  ) AS l
+  JOIN {schema}.jobs AS j ON j.id = l.job_id AND j.state = 'running'
+  CROSS JOIN LATERAL (SELECT greatest(CAST(extract(epoch FROM j.lease_started_at - j.run_at) AS float8), 0) AS late_s) AS x
+  GROUP BY j.queue
+), submitted AS MATERIALIZED (
+  SELECT r.queue, count(*) AS jobs FROM (
+    SELECT j.queue, j.created_at FROM {schema}.jobs AS j WHERE j.id > CAST(:since_id AS uuid) ORDER BY j.id DESC LIMIT CAST(:few AS integer)
+  ) AS r WHERE r.created_at > CAST(:since AS timestamptz) GROUP BY r.queue
+), ended AS MATERIALIZED (
+  SELECT e.key AS queue, sum(CAST(e.value AS float8)) AS per_s
+  FROM {schema}.processes AS p CROSS JOIN now AS n CROSS JOIN LATERAL jsonb_each_text(p.ended_per_s) AS e
+  WHERE p.seen_at > n.instant - make_interval(secs => CAST(:live_s AS float8))
+  GROUP BY e.key
+), bounded AS MATERIALIZED (
+  SELECT b.queue, max(b.max_backlog) + 1 AS enough, array_agg(b.tenant) FILTER (WHERE b.tenant <> '') AS tenants
+  FROM {schema}.queue_bounds AS b GROUP BY b.queue
+), line AS MATERIALIZED (
+  SELECT k.queue, b.tenants, greatest(CAST(:most AS integer), b.enough) AS most FROM owed AS k LEFT JOIN bounded AS b ON b.queue = k.queue
+), due AS MATERIALIZED (
+  SELECT k.queue, p.tenant, sum(p.jobs) AS jobs, min(p.oldest) AS oldest, sum(p.looked) AS looked
+  FROM line AS k CROSS JOIN now AS n CROSS JOIN LATERAL (
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END AS tenant, count(*) FILTER (WHERE d.due_at <= n.instant) AS jobs,
+      min(d.due_at) FILTER (WHERE d.due_at <= n.instant) AS oldest, count(*) AS looked
+    FROM (
+      SELECT o.tenant, o.due_at FROM {schema}.outbox AS o
+      WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key <= n.instant
+      ORDER BY o.order_key, o.job_id LIMIT k.most
+    ) AS d GROUP BY 1
+    UNION ALL
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*) FILTER (WHERE d.due_at <= n.instant),
+      min(d.due_at) FILTER (WHERE d.due_at <= n.instant), count(*)
+    FROM (
+      SELECT o.tenant, o.due_at FROM {schema}.outbox AS o
+      WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > o.due_at AND o.order_key > n.instant
+        AND o.order_key < CAST(:aside_at AS timestamptz)
+      ORDER BY o.order_key LIMIT k.most
+    ) AS d GROUP BY 1
+  ) AS p
+  GROUP BY k.queue, p.tenant
+), out AS MATERIALIZED (
+  SELECT k.queue, p.tenant, p.jobs FROM released AS k LEFT JOIN bounded AS b ON b.queue = k.queue CROSS JOIN LATERAL (
+    SELECT CASE WHEN d.tenant = ANY (b.tenants) THEN d.tenant END AS tenant, count(*) AS jobs FROM (
+      SELECT o.tenant FROM {schema}.outbox AS o
+      WHERE o.phase = 'released' AND o.queue = k.queue ORDER BY o.released_at LIMIT CAST(:few AS integer)
+    ) AS d GROUP BY 1
+  ) AS p
+), known(queue) AS (
+  SELECT k.queue FROM owed AS k UNION SELECT k.queue FROM released AS k UNION SELECT l.queue FROM leased AS l
+  UNION SELECT s.queue FROM submitted AS s UNION SELECT e.queue FROM ended AS e WHERE e.per_s > 0
+)
+SELECT k.queue, '' AS tenant,
+  coalesce((SELECT sum(d.jobs) FROM due AS d WHERE d.queue = k.queue), 0) + coalesce((SELECT sum(u.jobs) FROM out AS u WHERE u.queue = k.queue), 0)
+    AS backlog,
+  coalesce((SELECT sum(d.looked) FROM due AS d WHERE d.queue = k.queue) >= m.most, false) AS capped,
+  (SELECT count(*) FROM (
+    SELECT o.due_at FROM {schema}.outbox AS o
+    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant AND o.order_key < CAST(:aside_at AS timestamptz)
+    ORDER BY o.order_key LIMIT CAST(:few AS integer)
+  ) AS s WHERE s.due_at > n.instant) AS scheduled,
+  coalesce(l.running, 0) AS running,
+  CAST(extract(epoch FROM n.instant - (SELECT min(d.oldest) FROM due AS d WHERE d.queue = k.queue)) AS float8) AS oldest_due_s,
+  coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, f.in_per_s AS in_before
+FROM known AS k CROSS JOIN now AS n
+LEFT JOIN line AS m ON m.queue = k.queue
+LEFT JOIN leased AS l ON l.queue = k.queue
+LEFT JOIN late AS t ON t.queue = k.queue
+LEFT JOIN submitted AS s ON s.queue = k.queue
+LEFT JOIN ended AS e ON e.queue = k.queue
+LEFT JOIN {schema}.queue_figures AS f ON f.queue = k.queue AND f.tenant = ''
+UNION ALL
+SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false), 0, 0,
+  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), 0, NULL, NULL, NULL, NULL
+FROM {schema}.queue_bounds AS b CROSS JOIN now AS n
+LEFT JOIN line AS m ON m.queue = b.queue
+LEFT JOIN due AS d ON d.queue = b.queue AND d.tenant = b.tenant
+LEFT JOIN out AS u ON u.queue = b.queue AND u.tenant = b.tenant
+WHERE b.tenant <> '' AND (d.jobs > 0 OR u.jobs > 0)
