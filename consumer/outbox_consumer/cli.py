@@ -20,8 +20,14 @@ __all__ = ["consume"]
 
 @click.command()
 @click.argument("handlers", nargs=-1, required=True, metavar="MODULE[:NAME]...")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Work for this queue; may be repeated.")
-@click.option("--concurrency", type=int, metavar="N", help="Handlers that run at once.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME[=N]",
+    help="Work for this queue, with N slots of its own; may be repeated.",
+)
+@click.option("--concurrency", type=int, metavar="N", help="Handlers that run at once, for queues without N.")
 @json_option
 def consume(handlers: tuple[str, ...], queues: tuple[str, ...], concurrency: int | None) -> int:
     """Run the handlers defined in MODULE, or the one called NAME, until SIGTERM or Ctrl-C.

@@ -10,11 +10,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from outbox.ending import Unstarted
+from outbox.gleaning import Gleaner
 from outbox.identity import worker_identity
 from outbox.leasing import Claimed
 from outbox.presence import Presence, Role
+from outbox.queue_slots import QueueSlots
 from outbox.settings import Settings
 from outbox_consumer.applying import Applier
 from outbox_consumer.attempt import Attempts
@@ -27,9 +30,10 @@ from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender
 from outbox_consumer.endings import Ending, How, overrun_ending, overrun_reason
 from outbox_consumer.governor import Governor
+from outbox_consumer.groups import Group, groups_of
 from outbox_consumer.heart import Heart, Watch
+from outbox_consumer.hints import Wake
 from outbox_consumer.horizons import check_inbox_keys
-from outbox_consumer.intake import Inbox, NoHints, Pace, prefetch_for
 from outbox_consumer.isolation.slots import ProcessSlots
 from outbox_consumer.job import Job
 from outbox_consumer.loops import Loop
@@ -37,8 +41,10 @@ from outbox_consumer.rates import EndRates
 from outbox_consumer.refusals import Refusals
 from outbox_consumer.registry import Lane, Registry, lane_of
 from outbox_consumer.slots import Slots, ThreadSlots
+from outbox_consumer.taking import Taker
 from outbox_consumer.tasks import LoopSlots
 from outbox_consumer.timekeeper import Timekeeper
+from outbox_consumer.turns import GroupTurn
 from outbox_schemas import FailedBecause
 
 __all__ = ["Consumer"]
@@ -53,6 +59,7 @@ _END_LOCK_S = 2.0
 _CLAIM_STATEMENT_S = 15.0
 # For what a cut connection still carries, and for a commit, which no time limit of a statement bounds.
 _CLAIM_MARGIN_S = 15.0
+_REHINT_AFTER_S = 10.0
 
 
 class Consumer:
@@ -72,45 +79,33 @@ class Consumer:
         self._worker = worker_identity()
         self._refusals = Refusals(self._worker)
         self._rates = EndRates()
-        self._pace = Pace()
-        self._inbox = Inbox()
-        self._trouble = threading.Event()
         # Unless the operator named queues: those that the handlers' payload types name.
         named = "queues" in settings.consumer.model_fields_set
-        self._queues = list(settings.consumer.queues) if named else registry.queues()
-        self._idle_queues = registry.check_queues(self._queues)
-        self._connections = Connections(settings, settings.consumer.concurrency * len(registry.by_lane()))
+        self._queues = settings.consumer.queue_slots() if named else tuple(map(QueueSlots, registry.queues()))
+        names = [queue.name for queue in self._queues]
+        self._idle_queues = registry.check_queues(names)
         batch = settings.consumer.batch
+        self._wake = Wake()
+        self._groups = groups_of(self._queues, settings.consumer.concurrency, self._wake, batch=batch)
+        lanes = len(registry.by_lane())
+        self._connections = Connections(settings, sum(group.most_at_once(lanes) for group in self._groups))
         self._ender = Ender(
             self._connections.link("end", lock_s=_END_LOCK_S),
             self._book,
             self.counters,
             batch=batch,
-            on_ended=self._inbox.freed,
+            on_ended=self._freed,
             refusals=self._refusals,
             rates=self._rates,
         )
-        self._slots = self._make_slots()
+        self._fill_groups()
         self._receiver = self._make_receiver()
-        self._governor = Governor(
-            list(self._slots.values()),
-            self._pace,
-            batch=batch,
-            inbox=self._inbox,
-            ender=self._ender,
-            counters=self.counters,
-            receiver=self._receiver,
-            trouble=self._trouble,
-        )
+        self._governor = Governor(self._groups, ender=self._ender, counters=self.counters)
         self._heart = self._make_heart()
         self._watch = Watch(self._book, on_overrun=self._overrun, on_lost=self._lose)
         self._claimer = self._make_claimer()
         presence = Presence(
-            Role.CONSUMER,
-            self._worker,
-            queues=self._queues,
-            abilities=registry.abilities,
-            ended_per_s=self._rates.per_s,
+            Role.CONSUMER, self._worker, queues=names, abilities=registry.abilities, ended_per_s=self._rates.per_s
         )
         self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away, presence, self._refusals)
         self._loops = self._make_loops()
@@ -118,14 +113,14 @@ class Consumer:
     def start(self) -> None:
         """Start every loop and slot."""
         stay_in_this_process()
-        for slots in self._slots.values():
+        for slots in self._all_slots():
             slots.start()
         for loop in self._loops.values():
             loop.start()
         log.info(
             "consumer started",
             extra={
-                "queues": ",".join(self._queues),
+                "queues": ",".join(map(str, self._queues)),
                 "kinds": ",".join(sorted({ability.kind for ability in self._registry.abilities})),
                 "concurrency": self.settings.consumer.concurrency,
                 "broker": self._receiver is not None,
@@ -135,12 +130,12 @@ class Consumer:
             log.warning("no handler's payload names these queues", extra={"queues": ",".join(self._idle_queues)})
 
     def broker_away(self) -> bool:
-        """Tell whether work is to be taken straight from PostgreSQL now."""
-        return self._receiver is None or self._receiver.away_s() >= self.settings.consumer.brokerless_after_s
+        """Tell whether any queue's work is to be taken straight from PostgreSQL now."""
+        return any(self._is_away(group) for group in self._groups)
 
     def running(self) -> int:
         """Return how many attempts run now."""
-        return sum(slots.running() for slots in self._slots.values())
+        return sum(group.running() for group in self._groups)
 
     def drain(self, grace_s: float, let_go: Callable[[], bool]) -> bool:
         """Claim nothing more, return all hints, hand back uncharged what has not started, and wait for the rest.
@@ -150,7 +145,7 @@ class Consumer:
         """
         until = time.monotonic() + grace_s
         self._claimer.stop()
-        for slots in self._slots.values():
+        for slots in self._all_slots():
             slots.hold()
         self._hand_back_unstarted()
         claim_until = min(until, time.monotonic() + _CLAIM_JOIN_S)
@@ -177,43 +172,47 @@ class Consumer:
         self._heart.stop()
         self._watch.stop()
         self._timekeeper.stop()
-        for slots in self._slots.values():
+        for slots in self._all_slots():
             slots.close()
         for loop in self._loops.values():
             loop.join(until - time.monotonic())
         self._connections.close()
         log.info("consumer stopped", extra=self.counters.snapshot())
 
-    def _make_slots(self) -> dict[Lane, Slots]:
+    def _fill_groups(self) -> None:
         applier = Applier(self._connections.for_completions, self._connections.statements, self._connections.url)
-        attempts = Attempts(
-            applier, self._ender, self._book, self.counters, measure=self._pace.measure, rates=self._rates
-        )
-        size = self.settings.consumer.concurrency
+        for group in self._groups:
+            attempts = Attempts(
+                applier, self._ender, self._book, self.counters, measure=group.pace.measure, rates=self._rates
+            )
+            group.slots.update(self._make_slots(group, attempts))
+
+    def _make_slots(self, group: Group, attempts: Attempts) -> dict[Lane, Slots]:
+        size, freed = group.size, group.inbox.freed
         slots: dict[Lane, Slots] = {}
         for lane, handlers in self._registry.by_lane().items():
             if lane is Lane.TASK:
-                slots[lane] = LoopSlots(size, attempts, self._inbox.freed)
+                slots[lane] = LoopSlots(size, attempts, freed)
             elif lane is Lane.THREAD:
-                slots[lane] = ThreadSlots(size, attempts, self._inbox.freed)
+                slots[lane] = ThreadSlots(size, attempts, freed)
             else:
-                slots[lane] = ProcessSlots(size, attempts, self._inbox.freed, handlers=handlers, settings=self.settings)
+                slots[lane] = ProcessSlots(size, attempts, freed, handlers=handlers, settings=self.settings)
         return slots
 
     def _make_receiver(self) -> Receiver | None:
         address = self.settings.amqp()
         if address is None:
             return None
-        return Receiver(
+        receiver = Receiver(
             address,
-            queues=self._queues,
             prefix=self.settings.amqp_prefix,
             queue_type=self.settings.queue_type,
-            prefetch=prefetch_for(self.settings.consumer.concurrency, self._pace.seconds_per_job, 0),
-            inbox=self._inbox,
             counters=self.counters,
-            on_change=self._inbox.poke,
+            on_change=self._wake.poke,
         )
+        for group in self._groups:
+            group.stream = receiver.stream(group.queues, prefetch=group.wanted_prefetch(0), inbox=group.inbox)
+        return receiver
 
     def _make_heart(self) -> Heart:
         shortest = min(ability.lease_s for ability in self._registry.abilities)
@@ -227,24 +226,29 @@ class Consumer:
         )
 
     def _make_claimer(self) -> Claimer:
-        return Claimer(
-            self._connections.link("claim", statement_s=_CLAIM_STATEMENT_S),
+        link = self._connections.link("claim", statement_s=_CLAIM_STATEMENT_S)
+        taker = Taker(
+            link,
             self._registry,
             self._worker,
-            queues=self._queues,
-            batch=self.settings.consumer.batch,
             book=self._book,
             counters=self.counters,
-            inbox=self._inbox,
-            hints=self._receiver or NoHints(),
-            capacity=self._governor.capacity,
-            has_room=self._governor.has_room,
             entry_of=self._entry_of,
             deliver=self._deliver,
-            broker_away=self.broker_away,
-            trouble=self._trouble,
             claim_s=_CLAIM_STATEMENT_S + _CLAIM_MARGIN_S,
         )
+        turns = [
+            GroupTurn(
+                group,
+                taker=taker,
+                gleaner=Gleaner(link, abilities=self._registry.abilities, rehint_after_s=_REHINT_AFTER_S),
+                counters=self.counters,
+                batch=self.settings.consumer.batch,
+                away=partial(self._is_away, group),
+            )
+            for group in self._groups
+        ]
+        return Claimer(turns, taker, self._wake)
 
     def _make_loops(self) -> dict[str, Loop]:
         bodies = {
@@ -272,24 +276,17 @@ class Consumer:
         )
         return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
 
-    def _deliver(self, entries: Sequence[Entry]) -> None:
+    def _deliver(self, group: Group, entries: Sequence[Entry]) -> None:
         # A backlog or a pause may have held them for longer than any policy could foresee.
         too_old = [entry for entry in entries if entry.is_too_old]
         if too_old:
             self._ender.put([Ending(entry, How.FAIL, because=FailedBecause.AGE_EXHAUSTED) for entry in too_old])
             entries = [entry for entry in entries if not entry.ending]
-        if len(self._slots) == 1:
-            for slots in self._slots.values():
-                slots.submit(entries)
-            return
-        for lane, slots in self._slots.items():
-            mine = [entry for entry in entries if lane_of(entry.handler) is lane]
-            if mine:
-                slots.submit(mine)
+        group.submit(entries)
 
     def _hand_back_unstarted(self) -> None:
-        for slots in self._slots.values():
-            self._ender.put([Ending(entry, How.HAND_BACK, unstarted=Unstarted.STOPPING) for entry in slots.take_back()])
+        for group in self._groups:
+            self._ender.put([Ending(entry, How.HAND_BACK, unstarted=Unstarted.STOPPING) for entry in group.take_back()])
 
     def _overrun(self, entry: Entry) -> None:
         reason, code = overrun_reason(entry, time.monotonic())
@@ -306,9 +303,20 @@ class Consumer:
         self._cancel(entry)
 
     def _cancel(self, entry: Entry) -> None:
-        slots = self._slots.get(lane_of(entry.handler))
-        if slots is not None:
-            slots.cancel(entry)
+        for group in self._groups:  # those that don't run it pass it over
+            slots = group.slots.get(lane_of(entry.handler))
+            if slots is not None:
+                slots.cancel(entry)
+
+    def _freed(self) -> None:
+        for group in self._groups:
+            group.inbox.freed()
+
+    def _is_away(self, group: Group) -> bool:
+        return group.stream is None or group.stream.away_s() >= self.settings.consumer.brokerless_after_s
+
+    def _all_slots(self) -> list[Slots]:
+        return [slots for group in self._groups for slots in group.slots.values()]
 
     def _on_death(self, name: str) -> None:
         del name

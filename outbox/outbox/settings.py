@@ -29,6 +29,7 @@ from outbox import masking
 from outbox.errors import NameRefused, SettingsError
 from outbox.identifiers import schema_identifier
 from outbox.layers import Layer, environment_layer, explain, merge, nested, override_layer, toml_layer
+from outbox.queue_slots import MOST_SLOTS, QueueSlots, read_queues
 from outbox.retention_settings import RetentionSettings
 from outbox.urls import AmqpAddress, amqp_parameters, database_conninfo, sqlalchemy_engine
 from outbox_schemas.hint import MAX_HINT_JOBS
@@ -91,9 +92,11 @@ class ConsumerSettings(_Section):
     """How a consumer takes and runs jobs. The TOML table `[consumer]`."""
 
     queues: tuple[str, ...] = Field(default=("default",), min_length=1, max_length=100)
-    """The queues that it works for, each once. Unset: those of the handlers' payload types. 1 to 100 names."""
+    """The queues that it works for, each once. Unset: those of the handlers' payload types. 1 to 100 names. `mail=20`
+    gives a queue 20 slots of its own, 1 to 1000; the others share `concurrency`."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
-    """Handlers that run at once. 1 to 1000."""
+    """Handlers that run at once, for all queues without a number of their own. 1 to 1000, together with these
+    numbers."""
     batch: Count = Field(default=1000, ge=1, le=10_000)
     """Jobs claimed, heartbeated or completed by one statement, at most. 1 to 10000."""
     grace_s: Seconds = Field(default=30, ge=0, le=86_400)
@@ -103,17 +106,29 @@ class ConsumerSettings(_Section):
     heartbeat_s: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """Seconds between two heartbeats. Unset: a third of the shortest lease. 0.1 to 3600."""
     pool_size: Count | None = Field(default=None, ge=3, le=1000)
-    """Database connections that handlers and completions with `apply` share; the loops have theirs besides. Unset: by
-    `concurrency`. 3 to 1000."""
+    """Database connections that handlers and completions with `apply` share; the loops have theirs besides. Unset: two
+    for each slot. 3 to 1000."""
 
     @field_validator("queues")
     @classmethod
-    def _names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            _valid_name("queue", name)
-        if len(set(names)) < len(names):
-            raise ValueError("must name each queue once")
-        return names
+    def _queues(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(queue) for queue in read_queues(texts))
+
+    @model_validator(mode="after")
+    def _slots(self) -> Self:
+        own = [queue.slots for queue in self.queue_slots() if queue.slots is not None]
+        shared = self.concurrency if len(own) < len(self.queues) else 0
+        if own and sum(own) + shared > MOST_SLOTS:
+            rest = f" and consumer.concurrency ({shared}) for the others" if shared else ""
+            raise ValueError(
+                f"the numbers of consumer.queues ({sum(own)}){rest} must not be above {MOST_SLOTS} together; lower"
+                " some, or run more consumers"
+            )
+        return self
+
+    def queue_slots(self) -> tuple[QueueSlots, ...]:
+        """Return the queues as they were read, each with its own number of slots or None."""
+        return read_queues(self.queues)
 
 
 class Settings(_Section):

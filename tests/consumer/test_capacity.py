@@ -10,6 +10,7 @@ import pytest
 
 from outbox_consumer import Handler
 from outbox_consumer.registry import Lane
+from outbox_consumer.tasks import LoopSlots
 from support.consuming import AsyncTask, Desk, Hints, OtherTask, Task, async_handler, handler
 from support.invariants import check_invariants
 from support.waiting import until
@@ -134,12 +135,15 @@ def test_two_thousand_jobs_leave_nothing_behind(desk: Desk) -> None:
     consumer = running.consumer
     until(lambda: running.held() == 0 and consumer.running() == 0)
     assert running.counted("retried") == 200
-    assert len(consumer._inbox) == 0
-    assert len(consumer._claimer._suspects) == 0
+    [group] = consumer._groups
+    assert len(group.inbox) == 0
+    assert len(consumer._claimer._taker._suspects) == 0
     assert (len(consumer._ender._waiting), consumer._ender._aside) == (0, [])
-    for slots in consumer._slots.values():
+    for slots in group.slots.values():
         assert slots.load() == 0
-    assert consumer._slots[Lane.TASK]._tasks == {}
+    loop = group.slots[Lane.TASK]
+    assert isinstance(loop, LoopSlots)
+    assert loop._tasks == {}
     from outbox_consumer.book import Entry  # noqa: PLC0415
 
     gc.collect()

@@ -50,7 +50,7 @@ def test_a_thousand_jobs_cost_few_transactions_and_no_spare_row_version(
     before = transactions(desk.database)
     running = desk.start(make(), amqp_url=amqp_url)
     # As if it had seen fast jobs before: how fast a consumer finds its pace is not the matter here.
-    running.consumer._pace.seconds_per_job = 0.0001
+    running.consumer._groups[0].pace.seconds_per_job = 0.0001
     until(lambda: running.counted("succeeded") == JOBS, within_s=30)
     running.stop()
     # A server process tells what it did a moment later, at its end for the last time.

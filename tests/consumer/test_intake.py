@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outbox.queue_slots import QueueSlots
 from outbox_consumer.connections import pool_sizes
-from outbox_consumer.governor import Governor
+from outbox_consumer.groups import Group, groups_of
 from outbox_consumer.heart import beat_interval_s
-from outbox_consumer.intake import Hint, Inbox, Pace, lookahead, prefetch_for
+from outbox_consumer.hints import Hint, Inbox, Wake
+from outbox_consumer.intake import Pace, lookahead, prefetch_for
+from outbox_consumer.registry import Lane
 
 
 def ids(count: int) -> list[UUID]:
@@ -84,7 +87,7 @@ def test_completions_always_have_a_connection_of_their_own(slots: int, limit: in
 @given(st.lists(st.integers(1, 30), max_size=10), st.lists(st.integers(1, 40), max_size=20))
 def test_every_job_of_every_hint_is_taken_once_and_in_order(sizes: list[int], limits: list[int]) -> None:
     """A hint is decided with its last job, whatever the sizes of claims and hints."""
-    inbox, expected = Inbox(), list[UUID]()
+    inbox, expected = Inbox(Wake()), list[UUID]()
     hints = []
     for number, size in enumerate(sizes):
         jobs = ids(size)
@@ -108,7 +111,7 @@ def test_every_job_of_every_hint_is_taken_once_and_in_order(sizes: list[int], li
 
 def test_hints_are_held_only_for_so_long() -> None:
     """Once the first hint has waited too long, all leave; before that none does."""
-    inbox = Inbox()
+    inbox = Inbox(Wake())
     inbox.put(Hint(1, 1, deque(ids(1)), received_at=time.monotonic() - 5))
     inbox.put(Hint(1, 2, deque(ids(1))))
     assert inbox.held_longer_than(60) == []
@@ -118,11 +121,12 @@ def test_hints_are_held_only_for_so_long() -> None:
 
 def test_poke_wakes_the_waiter_and_is_not_lost_beforehand() -> None:
     """A poke before the wait counts, and one during it ends it."""
-    inbox = Inbox()
-    inbox.poke()
+    wake = Wake()
+    inbox = Inbox(wake)
+    wake.poke()
     before = time.monotonic()
-    inbox.wait(30, for_hints=False)
-    waiter = threading.Thread(target=inbox.wait, args=(30,), kwargs={"for_hints": True})
+    wake.wait(30, lambda: False)
+    waiter = threading.Thread(target=wake.wait, args=(30, lambda: len(inbox) > 0))
     waiter.start()
     inbox.put(Hint(1, 1, deque(ids(1))))
     waiter.join(10)
@@ -130,22 +134,53 @@ def test_poke_wakes_the_waiter_and_is_not_lost_beforehand() -> None:
     assert time.monotonic() - before < 10
 
 
-class Idle:
-    """Slots in which nothing runs or waits."""
+class Scripted:
+    """Slots of one lane with a load of one's choice."""
 
-    size = 8
+    def __init__(self, load: int = 0) -> None:
+        self.size = 8
+        self._load = load
 
     def load(self) -> int:
         """Return how many attempts run or wait."""
-        return 0
+        return self._load
+
+
+def fast_group(*loads: int, reserved: bool = False, batch: int = 10_000) -> Group:
+    """Return a group of eight slots whose jobs have been fast, with such loads of its lanes."""
+    [group] = groups_of([QueueSlots("q", 8 if reserved else None)], 8, Wake(), batch=batch)
+    group.pace.seconds_per_job = 1e-6
+    lanes: Any = {lane: Scripted(load) for lane, load in zip(Lane, loads, strict=False)}
+    group.slots.update(lanes)
+    return group
 
 
 def test_not_more_is_claimed_ahead_than_can_be_kept_alive() -> None:
     """However large a batch may be and however fast the last jobs were, the next ones may be slow."""
-    pace = Pace()
-    pace.seconds_per_job = 1e-6
-    unused: Any = None
-    rest = {"inbox": unused, "ender": unused, "counters": unused, "receiver": None, "trouble": threading.Event()}
-    slots: Any = Idle()
-    assert Governor([slots], pace, batch=10_000, **rest).capacity() == 8 + 1000
-    assert Governor([slots], pace, batch=100, **rest).capacity() == 8 + 100
+    assert fast_group(0).capacity() == 8 + 1000
+    assert fast_group(0, batch=100).capacity() == 8 + 100
+
+
+@pytest.mark.parametrize(
+    ("loads", "reserved", "expected"),
+    [
+        ((8,), False, 1000),
+        ((8, 0), False, 1000),
+        ((0, 1008), False, 0),
+        ((8,), True, 1000),
+        ((0, 0), True, 8),
+        ((3, 4), True, 1),
+        ((7, 0, 1), True, 0),
+    ],
+)
+def test_a_reserved_number_holds_over_all_lanes(loads: tuple[int, ...], reserved: bool, expected: int) -> None:
+    """Shared slots are counted by the fullest lane; a queue's own number is kept by all together, with none ahead."""
+    assert fast_group(*loads, reserved=reserved).capacity() == expected
+
+
+def test_each_number_makes_a_group_and_the_rest_share_one() -> None:
+    """A queue with a number is by itself; the others are together, if there are any."""
+    queues = [QueueSlots("a"), QueueSlots("b", 3), QueueSlots("c"), QueueSlots("d", 1)]
+    found = {group.queues: group.size for group in groups_of(queues, 8, Wake(), batch=10)}
+    assert found == {("b",): 3, ("d",): 1, ("a", "c"): 8}
+    assert [group.queues for group in groups_of(queues[1:2], 8, Wake(), batch=10)] == [("b",)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outbox_consumer.attempt import Attempts
-from outbox_consumer.intake import Inbox
+from outbox_consumer.hints import Inbox, Wake
 from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.waiting import until
 
@@ -114,7 +114,8 @@ def test_blocked_threads_hold_back_nothing_that_others_could_run(desk: Desk) -> 
 
 def test_room_wakes_who_waits_for_it_only_once_it_is_enough() -> None:
     """Room that comes between the question and the wait is not missed, nor is any that was there before."""
-    inbox = Inbox()
+    wake = Wake()
+    inbox = Inbox(wake)
     inbox.freed()
     asked: list[bool] = []
 
@@ -126,9 +127,10 @@ def test_room_wakes_who_waits_for_it_only_once_it_is_enough() -> None:
         return True
 
     started = time.monotonic()
-    inbox.wait_for_room(60, enough)
+    inbox.want(enough)
+    wake.wait(60, enough)
     assert asked == [False, True]
-    inbox.wait_for_room(60, lambda: True)
+    wake.wait(60, lambda: True)
     assert time.monotonic() - started < 30
 
 

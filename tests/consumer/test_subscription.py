@@ -12,7 +12,7 @@ import pytest
 
 from outbox_consumer.broker.subscription import Subscription
 from outbox_relay import run as run_relay
-from support.consuming import Desk, Hints, OtherTask, RunningConsumer, Task, amqp_through, handler
+from support.consuming import Desk, Hints, OtherTask, RunningConsumer, Task, amqp_through, handler, stream_of
 from support.invariants import check_invariants
 from support.proxy import Proxy
 from support.waiting import until
@@ -64,7 +64,7 @@ def test_lost_connection_comes_back(desk: Desk, hints: Hints, amqp_url: str, amq
     gate.holds(2)
     amqp_proxy.cut() if trouble == "cut" else amqp_proxy.down()
     if trouble == "down":
-        until(lambda: running.consumer._receiver is not None and running.consumer._receiver.away_s() > 0.5)
+        until(lambda: stream_of(running).away_s() > 0.5)
         amqp_proxy.up()
     gate.open()
     desk.done(5)
@@ -132,8 +132,7 @@ def test_exclusive_queue_of_a_stranger_makes_no_hot_loop(
         desk.done(1)
         started = time.monotonic()
         until(lambda: time.monotonic() > started + 1.5)
-    assert running.consumer._receiver is not None
-    assert running.consumer._receiver._numbers <= 12
+    assert stream_of(running)._numbers <= 12
     assert len(messages(caplog, "exists with other arguments")) == 1
     stranger.close()
     served(hints, desk, running, "b")
@@ -178,7 +177,7 @@ def test_connection_that_is_refused_for_ever_grows_nothing(desk: Desk, amqp_prox
     assert receiver is not None
     until(lambda: receiver._connector.backoff.failures >= 3)
     assert len(receiver._loop._callbacks) <= 4
-    assert len(running.consumer._inbox) == 0
+    assert len(running.consumer._groups[0].inbox) == 0
 
 
 def test_hint_is_acked_only_once_its_claim_is_decided(
@@ -221,19 +220,18 @@ def test_prefetch_follows_the_pace(desk: Desk, hints: Hints, amqp_url: str) -> N
     """Fast work raises the prefetch by resubscribing: no hint is lost by it, and nothing of the old one stays."""
     hints.declare()
     running = desk.start(handler(), amqp_url=amqp_url, concurrency=2, brokerless_after_s=60)
-    receiver = running.consumer._receiver
-    assert receiver is not None
-    before = receiver.prefetch
+    stream = stream_of(running)
+    before = stream.prefetch
     for wave in range(4):
         desk.submit(*(f"{wave}-{number}" for number in range(150)))
         hints.hint(desk.release())
         desk.done(150 * (wave + 1))
-    until(lambda: receiver.prefetch >= 4 * before)
+    until(lambda: stream.prefetch >= 4 * before)
     served(hints, desk, running, "after")
-    assert receiver._numbers == 1
-    assert receiver._subscription is not None
-    assert not receiver._subscription._channel._cancelled
-    assert len(receiver._subscription._channel._consumers) == 1
+    assert stream._numbers == 1
+    assert stream._subscription is not None
+    assert not stream._subscription._channel._cancelled
+    assert len(stream._subscription._channel._consumers) == 1
 
 
 @pytest.fixture

@@ -75,6 +75,31 @@ def test_a_later_layer_wins_and_unset_stays_unset(toml: Any) -> None:
     assert load(env={**env, "OUTBOX_CONSUMER_QUEUES": " c , d,"}).consumer.queues == ("c", "d")
 
 
+def test_queues_may_have_slots_of_their_own(toml: Any) -> None:
+    """File, environment and options write a queue's number alike; the number is read, and the text kept tidy."""
+    path = toml("[consumer]\nqueues = ['mail=20', 'export = 2', 'other']\n")
+    expected = [("mail", 20), ("export", 2), ("other", None)]
+    for settings in (
+        load(path, {}),
+        load(env={"OUTBOX_CONSUMER_QUEUES": "mail=20, export = 2 ,other"}),
+        load(env={}, consumer={"queues": ("mail=20", "export=02", "other")}),
+    ):
+        assert [tuple(queue) for queue in settings.consumer.queue_slots()] == expected
+        assert settings.consumer.queues == ("mail=20", "export=2", "other")
+    assert [tuple(queue) for queue in load(env={}).consumer.queue_slots()] == [("default", None)]
+
+
+def test_all_slots_of_a_consumer_are_bounded_together() -> None:
+    """The shared slots count only where a queue uses them; an error names both settings and where they were set."""
+    load(env={}, consumer={"queues": ("a=500", "b=500"), "concurrency": 1000})
+    load(env={}, consumer={"queues": ("a", "b"), "concurrency": 1000})
+    load(env={}, consumer={"queues": ("a=500", "b"), "concurrency": 500})
+    found = refusal(env={"OUTBOX_CONSUMER_QUEUES": "a=500,b"}, consumer={"concurrency": 501})
+    assert "consumer.queues (500) and consumer.concurrency (501) for the others must not be above 1000" in found
+    assert "OUTBOX_CONSUMER_QUEUES in the environment" in found
+    assert "consumer.concurrency on the command line" in found
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("false", False), ("OFF", False), ("0", False), ("True", True), (" yes ", True)]
 )
@@ -118,6 +143,22 @@ def test_settings_are_frozen_and_hide_secrets() -> None:
         ("[consumer]\nqueues = []", "consumer.queues in {path}"),
         ("[consumer]\nqueues = ['a', 'a']", "must name each queue once"),
         ("[consumer]\nqueues = ['a b']", "consumer.queues in {path}: may hold only ASCII"),
+        ("[consumer]\nqueues = ['a', 'a=2']", "must name each queue once"),
+        (
+            "[consumer]\nqueues = ['a=0']",
+            "consumer.queues in {path}: must give queue a a whole number of slots from 1 to",
+        ),
+        ("[consumer]\nqueues = ['a=1001']", "from 1 to 1000, as in a=20"),
+        ("[consumer]\nqueues = ['a=']", "must give queue a a whole number"),
+        ("[consumer]\nqueues = ['a=2=3']", "must give queue a a whole number"),
+        ("[consumer]\nqueues = ['a=-1']", "must give queue a a whole number"),
+        ("[consumer]\nqueues = ['a=²']", "must give queue a a whole number"),
+        ("[consumer]\nqueues = ['=3']", "consumer.queues in {path}: has 0 characters"),
+        ("[consumer]\nqueues = {a = 3}", "consumer.queues in {path}"),
+        (
+            "[consumer]\nqueues = ['a=600', 'b=401']",
+            "the numbers of consumer.queues (1001) must not be above 1000 together",
+        ),
         ("queue_type = 'stream'", "queue_type in {path}: must be 'quorum' or 'classic'; it is 'stream'"),
         ("schema = 'pg_x'", "schema in {path}"),
         ("schema = ''", "schema in {path}"),

@@ -20,6 +20,7 @@ from outbox.settings import Settings, load
 from outbox.urls import amqp_parameters
 from outbox_consumer import AsyncHandler, Handler, Job, RetryPolicy
 from outbox_consumer.book import Entry
+from outbox_consumer.broker.stream import HintStream
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry
 from outbox_consumer.runtime import Consumer
@@ -131,6 +132,13 @@ class RunningConsumer:
         self.consumer.close(quick=quick)
         assert not self.consumer.died.is_set(), "a loop of the consumer died"
         return finished
+
+
+def stream_of(running: RunningConsumer) -> HintStream:
+    """Return the stream of hints of a consumer's only group of queues."""
+    [group] = running.consumer._groups
+    assert group.stream is not None
+    return group.stream
 
 
 class Gate:
