@@ -9,6 +9,7 @@ holds it.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ _BATCH = 1000
 _GLANCE = 200
 # Beside an old snapshot, looks at the fronts step over dead history; nothing but speed depends on them.
 _LONGEST_PAUSE_S = 5.0
+# One in so many is little.
+_LITTLE = 20
 _NOWHERE = UUID(int=0)
 _NARROW = frozenset({"tenant", "kind"})
 
@@ -51,16 +54,16 @@ class PauseKeeper:
 
     def __init__(self) -> None:
         self._fronts = Cadence(longest_pause_s=_LONGEST_PAUSE_S)
-        self._first = 0
+        self._last = ""
         self._return: _Return | None = None
 
-    def keep(self, link: Link, *, turn_s: float = _TURN_S) -> PausesKept:
+    def keep(self, link: Link, *, turn_s: float | None = None) -> PausesKept:
         """Take one turn, of about `turn_s` seconds at most. One small read where nothing is paused."""
         rows = link.run("list_pauses")
         if not rows:
             self._return = None
             return PausesKept()
-        until = time.monotonic() + turn_s
+        until = time.monotonic() + (_TURN_S if turn_s is None else turn_s)
         in_force = [row for row in rows if row.resumed_at is None]
         taken_back = self._take_back(link, until) if in_force else 0
         set_aside = 0
@@ -77,21 +80,28 @@ class PauseKeeper:
         """Set aside what is paused at the front of each queue's line, until its front is clear."""
         moved = 0
         with self._fronts.full_look():
-            queues = [row.queue for row in link.run("owing_queues")]
-        # Another one first each time, so that a long turn for one keeps no other waiting for ever.
-        self._first = (self._first + 1) % max(1, len(queues))
-        for queue in queues[self._first :] + queues[: self._first]:
-            window = _GLANCE
-            while time.monotonic() < until:
-                with self._fronts.full_look():
-                    got = len(link.run("set_aside", queue=queue, window=window, aside_at=ASIDE))
-                moved += got
-                if not got:
-                    break
-                window = _BATCH
+            queues = sorted(row.queue for row in link.run("owing_queues"))
+        # Behind the last one that had its turn, so that each has one, however many there are and long it takes.
+        first = bisect_right(queues, self._last)
+        for queue in queues[first:] + queues[:first]:
+            if time.monotonic() >= until:
+                break
+            self._last = queue
+            moved += self._clear_front(link, queue, until)
         if moved:
             self._fronts.reset()
         return moved
+
+    def _clear_front(self, link: Link, queue: str, until: float) -> int:
+        """Set aside until little of what is at the front is paused; what comes meanwhile is the next turn's."""
+        moved, window = 0, _GLANCE
+        while True:
+            with self._fronts.full_look():
+                got = len(link.run("set_aside", queue=queue, window=window, aside_at=ASIDE))
+            moved += got
+            if got * _LITTLE < window or time.monotonic() >= until:
+                return moved
+            window = _BATCH
 
     def _put_back(self, link: Link, over: Sequence[Any], until: float) -> int:
         """Go on with the walk through what is set aside; at its end, if nothing was skipped, forget the pauses that

@@ -27,7 +27,8 @@ __all__ = ["Depths", "Keeper", "hint_step", "time_steps"]
 LOGGER = "outbox.relay"
 BATCH = 500
 HINT_BATCH = 1000
-# After so many full batches the other steps get their turn; where expired leases would have to wait, after so long.
+# After so many full batches the other steps get their turn; where expired leases or pauses would have to wait, after so
+# long.
 MAX_BATCHES = 100
 TURN_S = 0.4
 # A broker that has been away for so long holds nothing that is worth waiting for; consumers do without it
@@ -112,12 +113,13 @@ def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[
     """Return the steps that only the database's clock decides. `owed` is called when one has owed hints again."""
     watches: dict[Link, LeaseWatch] = {}
 
-    def leases(link: Link) -> None:
+    def leases(link: Link) -> bool:
         watch = watches.setdefault(link, LeaseWatch(link))
+        until = time.monotonic() + TURN_S
         for _ in range(MAX_BATCHES):
             expired = watch.expired(batch=BATCH)
             if not expired:
-                return
+                return False
             with link.transaction():
                 recovered = recover_leases(link, expired)
                 hit(Barrier.RELAY_BEFORE_RECOVERY)
@@ -128,7 +130,10 @@ def time_steps(counters: Counters, owed: Callable[[], None] = _nothing) -> list[
             if failed < len(recovered):
                 owed()
             if len(recovered) < BATCH:
-                return
+                return False
+            if time.monotonic() > until:
+                break
+        return True
 
     return [leases, _deadline_step(counters), _set_step(counters, owed)]
 

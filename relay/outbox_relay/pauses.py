@@ -17,7 +17,7 @@ def pause_step(counters: Counters, owed: Callable[[], None]) -> Step:
     """Return the step that sees to pauses, bounded in a turn. `owed` is called when something is due again."""
     keeper = PauseKeeper()
 
-    def pauses(link: Link) -> None:
+    def pauses(link: Link) -> bool:
         kept = keeper.keep(link)
         counters.add("taken_back_by_pauses", kept.taken_back)
         counters.add("set_aside_by_pauses", kept.set_aside)
@@ -26,5 +26,6 @@ def pause_step(counters: Counters, owed: Callable[[], None]) -> Step:
             hit(Barrier.RELAY_AFTER_PAUSES)
         if kept.put_back:
             owed()
+        return kept.busy
 
     return pauses

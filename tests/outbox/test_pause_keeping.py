@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -11,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import enqueue_many, pause, resume
+from outbox.floors import BEGINNING
 from outbox.link import Link
 from outbox.pause_keeping import ASIDE, PauseKeeper
-from outbox.relaying import release
+from outbox.relaying import due_queues, release
 from support.database import Database
 from support.jobs import OtherNote, notes, release_all, submit, take
 from support.waiting import until
@@ -21,6 +23,7 @@ from support.waiting import until
 pytestmark = pytest.mark.usefixtures("sound")
 
 WHO = {"by": "ada", "reason": "the bank is closed"}
+SCOPES = [("everything", ""), ("queue", "notes"), ("kind", "test.note"), ("tenant", "default")]
 MANY = 3000
 
 
@@ -42,9 +45,7 @@ def held_by_a_lock(database: Database) -> bool:
     return bool(database.rows(query))
 
 
-@pytest.mark.parametrize(
-    ("scope", "name"), [("everything", ""), ("queue", "notes"), ("kind", "test.note"), ("tenant", "default")]
-)
+@pytest.mark.parametrize(("scope", "name"), SCOPES)
 def test_a_release_that_began_before_the_pause_is_taken_back(
     database: Database, link: Link, scope: str, name: str
 ) -> None:
@@ -101,6 +102,42 @@ def test_a_keeper_waits_for_no_resume(database: Database, link: Link) -> None:
     assert len(release_all(link)) == 2
 
 
+def look_again(link: Link) -> list[Any]:
+    """Look at the queue again from the beginning of its line."""
+    since, since_id = BEGINNING
+    return link.run(
+        "due_again", runway=10, queues=["notes"], owed_since=[since], owed_id=[since_id], released_since=[since]
+    )
+
+
+@pytest.mark.parametrize(("scope", "name"), SCOPES)
+def test_a_look_again_heeds_pauses_of_whole_queues(database: Database, link: Link, scope: str, name: str) -> None:
+    """Where the line is known to begin, too, nobody looks into a queue that is paused."""
+    submit(database)
+    stop(database, scope, name)
+    assert bool(look_again(link)) == (scope in ("kind", "tenant"))
+
+
+@pytest.mark.parametrize(("scope", "name"), SCOPES)
+def test_a_pause_that_is_over_holds_nothing_while_it_is_remembered(
+    database: Database, link: Link, scope: str, name: str
+) -> None:
+    """What comes between the resume and its being forgotten is found, released, claimed, and not taken back."""
+    submit(database)
+    stop(database, scope, name)
+    keeper = PauseKeeper()
+    keeper.keep(link)
+    stop(database, "queue", "another")
+    go(database, scope, name)
+    ids = submit(database, 2)
+    assert [queue.name for queue in due_queues(link, runway=10)] == ["notes"]
+    assert look_again(link)[0].first_due is not None
+    assert len(release_all(link)) >= 2
+    assert link.run("set_aside", queue="notes", window=10, aside_at=ASIDE) == []
+    assert link.run("take_back", batch=10) == []
+    assert len(take(link, ids)) == 2
+
+
 def test_what_somebody_holds_keeps_the_pause_until_it_is_back(database: Database, link: Link) -> None:
     """A row that is locked while the others are put back is found by a later walk; only then is the pause forgotten."""
     ids = submit(database, 3)
@@ -136,6 +173,54 @@ def test_a_walk_goes_on_where_its_time_was_over(
         assert len(turns) < 20
     assert sum(turns) == 8
     assert (len(release_all(link)), len(release_all(link, "others"))) == (5, 3)
+
+
+def test_each_queue_has_its_turn_though_no_turn_is_long_enough_for_all(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn goes on behind the queue that the last one ended with, in whatever order the database names them."""
+    submit(database, 30)
+    names = ["b", "B", "a", "a-1", "aa", "C"]
+    for place, name in enumerate(names):
+        ids = database.rows("SELECT job_id FROM {s}.outbox ORDER BY job_id OFFSET %s LIMIT 5", 5 * place)
+        for table, key in (("outbox", "job_id"), ("jobs", "id")):
+            query = f"UPDATE {{s}}.{table} SET queue = %s WHERE {key} = ANY(%s)"
+            database.rows(query, name, [row[0] for row in ids])
+    stop(database, "tenant", "default")
+    seen: list[str] = []
+    run = Link.run
+
+    def told(self: Link, name: str, /, **parameters: Any) -> list[Any]:
+        if name == "set_aside":
+            seen.append(parameters["queue"])
+        return run(self, name, **parameters)
+
+    monkeypatch.setattr(Link, "run", told)
+    # By this clock the turn is over with each look at a front.
+    monkeypatch.setattr("outbox.pause_keeping.time", SimpleNamespace(monotonic=lambda: float(len(seen))))
+    keeper = PauseKeeper()
+    for _ in names:
+        keeper.keep(link, turn_s=0.5)
+    assert sorted(seen) == sorted(names)
+
+
+def test_little_that_is_paused_ends_a_look_at_the_front(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a paused tenant goes on submitting, one look for a few of its jobs does, and not one behind the other."""
+    submit(database, 250, tenant="other")
+    submit(database, 3, priority=50)
+    stop(database, "tenant", "default")
+    looks: list[int] = []
+    run = Link.run
+
+    def told(self: Link, name: str, /, **parameters: Any) -> list[Any]:
+        if name == "set_aside":
+            looks.append(parameters["window"])
+        return run(self, name, **parameters)
+
+    monkeypatch.setattr(Link, "run", told)
+    assert (PauseKeeper().keep(link).set_aside, looks) == (3, [200])
 
 
 def test_keepers_side_by_side_move_each_row_once(database: Database, link: Link) -> None:

@@ -219,6 +219,21 @@ def test_more_expired_leases_than_one_batch_are_recovered_in_one_sweep(database,
     assert owed.is_set(), "the release loop is told"
 
 
+def test_expired_leases_leave_time_for_pauses(database, submit, monkeypatch) -> None:
+    """However many leases have expired, the step ends by its time and asks for another turn: pauses come first then."""
+    monkeypatch.setattr(keeper_module, "TURN_S", -1.0)
+    monkeypatch.setattr(keeper_module, "BATCH", 1)
+    ids = [UUID(job) for job in submit(2)]
+    link = database.link()
+    release(link, "q", batch=2, rehint_after_s=10.0)
+    assert len(claim(link, ids, [Ability("test.noop", 1, 5.0, 3, "1")], Worker("w", "h", "1"))) == 2
+    database.clock.advance(6)
+    counters = Counters()
+    leases, *_ = time_steps(counters)
+    turns = [(leases(link), counters.snapshot()["recovered_leases"]) for _ in range(3)]
+    assert turns == [(True, 1), (True, 2), (False, 2)]
+
+
 def test_what_a_turn_leaves_is_gone_on_with_at_the_next_sweep(database, submit, monkeypatch) -> None:
     """Deadlines and sets have a time of their own at each sweep, so that expired leases are looked for in between."""
     monkeypatch.setattr(keeper_module, "TURN_S", -1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from outbox import pause, resume
 from outbox.settings import Settings
+from outbox_relay.counters import Counters
+from outbox_relay.pauses import pause_step
 from support.database import Database
 
 WHO = {"by": "ada", "reason": "the bank is closed"}
@@ -44,6 +47,20 @@ def test_a_relay_takes_back_what_slips_through_within_two_seconds(
     hinted: set[str] = set()
     eventually(lambda: hinted.update(broker.hints()) or hinted == {*first, *second})
     eventually(lambda: database.count("pauses") == 0)
+
+
+def test_a_turn_that_its_time_has_ended_is_followed_at_once(
+    database: Database, submit: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step tells the keeper that there is more to do, and no more than there is."""
+    monkeypatch.setattr("outbox.pause_keeping._TURN_S", 0.0)
+    submit(2)
+    link, owed = database.link(), threading.Event()
+    step = pause_step(Counters(), owed.set)
+    assert not step(link)
+    with database.engine().begin() as connection:
+        pause(connection, "queue", "q", **WHO)
+    assert step(link)
 
 
 def test_a_paused_tenant_keeps_nobody_waiting(
