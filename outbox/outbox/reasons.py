@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from outbox.masking import printable
+from outbox.masking import masked_line, printable
 from outbox.pause_keeping import PAUSED
 from outbox.pausing import Pause
 from outbox.remedies import REMEDIES
@@ -150,7 +150,7 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
 
 def _paused(owed: OwedView, around: Surroundings) -> Iterator[Finding]:
     for pause in around.pauses:
-        text = f"a person: {printable(str(pause))} is paused by {printable(pause.by)}: {printable(pause.reason)}"
+        text = f"a person: {printable(str(pause))} is paused by {masked_line(pause.by)}: {masked_line(pause.reason)}"
         yield _finding(Reason.PAUSED, text, since=pause.since)
     if _is_aside(owed) and not around.pauses:
         yield _finding(Reason.PAUSED, "the relay: its pause is over, and it is put back in line next")

@@ -92,11 +92,15 @@ def test_nothing_that_is_paused_is_released(
 def test_hints_on_their_way_are_taken_back_blameless(
     database: Database, link: Link, ops: sa.Connection, scope: str, name: str
 ) -> None:
-    """A hint that is out is stale when it arrives, its release counts for nothing, and what runs goes on."""
+    """A hint that is out is stale when it arrives, its release counts for nothing, and what runs or waits goes on."""
     [held] = running(database, link)
     ids = submit(database, 3)
     release_all(link)
+    [later] = submit(database, run_at=database.clock.now() + timedelta(hours=1))
+    before = look(database, later)
     assert stop(ops, scope, name).taken_back == 3
+    assert look(database, later) == before
+    assert {look(database, job_id).owed.last_error for job_id in ids} == {"paused"}  # type: ignore[union-attr]
     assert take(link, ids) == []
     assert {refusal.reason for refusal in refuse(link, ids, ABILITIES)} == {"stale"}
     assert [look(database, job_id).owed.release_count for job_id in ids] == [0, 0, 0]  # type: ignore[union-attr]
@@ -299,6 +303,14 @@ def test_explain_says_who_paused_it_and_why(
     with ops.begin():
         code = explain(ops, job_id).code
     assert code is (Reason.PAUSED if scope in ("kind", "tenant") else Reason.NO_CONSUMER)
+
+
+def test_explain_masks_what_stands_in_a_reason(database: Database, ops: sa.Connection) -> None:
+    """A reason is a person's text, in which an address with a password may stand."""
+    [job_id] = submit(database)
+    stop(ops, "everything", reason="see postgres://u:hunter2@h/db")
+    with ops.begin():
+        assert "see postgres://u:***@h/db" in explain(ops, job_id).text
 
 
 def test_explain_names_only_the_pauses_that_hold_the_job(database: Database, ops: sa.Connection) -> None:

@@ -34,6 +34,7 @@ MESSAGE_LIMIT = 1_000
 # database, too many connections, server shutting down or starting up, read-only node.
 _NO_SERVER_CLASSES = ("08", "28")
 _NO_SERVER_CODES = frozenset({"3D000", "53300", "57P01", "57P02", "57P03", "57P04", "25006"})
+_TOO_LONG = "57014"  # the statement's time limit, or somebody has cancelled it
 _NO_TABLES_CODES = frozenset({"3F000", "42P01", "42883", "42703"})
 
 
@@ -81,11 +82,18 @@ def _message(error: BaseException) -> str:
     origin = _driver_error(error)
     if origin is None:
         return f"unexpected {type(error).__name__}: {_text(error)} (--debug shows the traceback)"
+    return _database_message(origin, is_away=exit_code(error) == UNREACHABLE)
+
+
+def _database_message(origin: BaseException, *, is_away: bool) -> str:
+    said = _text(origin)
     if _sqlstate(origin) in _NO_TABLES_CODES:
-        return f"the database lacks the expected tables ({_text(origin)}); run: outbox db upgrade"
-    if exit_code(error) == UNREACHABLE:
-        return f"the database can't be reached: {_text(origin)}"
-    return f"the database refused: {_text(origin)}"
+        return f"the database lacks the expected tables ({said}); run: outbox db upgrade"
+    if is_away:
+        return f"the database can't be reached: {said}"
+    if _sqlstate(origin) == _TOO_LONG:
+        return f"the database gave up ({said}); another session may hold what this needs: try again"
+    return f"the database refused: {said}"
 
 
 def _database_exit_code(error: BaseException) -> int:

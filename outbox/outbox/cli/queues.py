@@ -88,7 +88,7 @@ def _rates(figures: QueueFigures | None) -> list[str | None]:
 def _pause_lines(pauses: Sequence[Pause]) -> list[str]:
     if not pauses:
         return []
-    rows = [[str(one), instant(one.since), one.by, one.reason] for one in pauses]
+    rows = [[str(one), instant(one.since), masked_line(one.by), masked_line(one.reason)] for one in pauses]
     return ["", *table(["PAUSED", "SINCE", "BY", "REASON"], rows)]
 
 

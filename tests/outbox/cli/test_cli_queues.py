@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from outbox.cli import root
+from outbox.cli.dead_options import changing
 from outbox.identity import worker_identity
 from outbox.presence import Presence, Role
 from outbox.queue_figures import FRESH_S, FigureKeeper
@@ -97,3 +99,24 @@ def test_wrong_usage_changes_nothing(run: Any, database: Database, arguments: li
     assert code != 0
     assert said in error
     assert database.count("pauses") == 0
+
+
+def test_the_overview_masks_what_stands_in_a_reason(run: Any) -> None:
+    """A reason is a person's text, in which an address with a password may stand."""
+    run("queues", "pause", "notes", "--by", "ada", "--reason", "see postgres://u:hunter2@h/db")
+    _, shown, _ = run("queues")
+    assert "see postgres://u:***@h/db" in shown
+
+
+def test_what_another_session_holds_is_waited_for_within_a_bound(
+    run: Any, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what may be the cause and what to do, and nothing was changed."""
+    run("queues", "pause", "notes", *WHO)
+    monkeypatch.setattr("outbox.cli.queues.changing", partial(changing, statement_timeout_s=0.2))
+    with database.connect(autocommit=False) as holder:
+        holder.execute(f"SELECT 1 FROM {database.schema}.pauses FOR UPDATE")
+        code, _, error = run("queues", "resume", "notes", *WHO)
+    assert code == 1
+    assert "another session may hold what this needs: try again" in error
+    assert database.count("pauses WHERE resumed_at IS NULL") == 1
