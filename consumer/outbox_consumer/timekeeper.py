@@ -14,6 +14,7 @@ import psycopg
 from outbox.floors import Cadence
 from outbox.join_keeping import JoinWatch
 from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
+from outbox.limit_keeping import LimitKeeper
 from outbox.link import Link
 from outbox.pause_keeping import PauseKeeper
 from outbox.presence import LIVE_S, Presence
@@ -61,6 +62,8 @@ class Timekeeper:
         self._pauses_trouble = Trouble("pauses", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._figures = FigureKeeper()
         self._figures_trouble = Trouble("figures", _LONGEST_PAUSE_S, logger="outbox.consumer")
+        self._limits = LimitKeeper()
+        self._limits_trouble = Trouble("limits", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
         self._presence = presence
         self._refusals = refusals
@@ -88,6 +91,7 @@ class Timekeeper:
                 more = any(
                     [
                         self._keep_pauses(),
+                        self._keep_limits(),
                         self._repeat(self._recover),
                         self._repeat(expire_deadlines),
                         self._close_sets(),
@@ -132,6 +136,16 @@ class Timekeeper:
             except psycopg.Error as error:
                 self._figures_trouble.report(error)
         return False
+
+    def _keep_limits(self) -> bool:
+        """See to limits, as to pauses."""
+        try:
+            busy = self._limits.keep(self._link).busy
+            self._limits_trouble.over()
+        except psycopg.Error as error:
+            self._limits_trouble.report(error)
+            return False
+        return busy
 
     def _close_sets(self) -> bool:
         """Start the jobs whose sets are complete, mostly where no relay does, and return whether there is more to do at

@@ -10,6 +10,19 @@ from outbox.dead_letters import DeadFilter
 from outbox.explaining import explain
 from outbox.inbox import Once, once, once_async
 from outbox.joining import fan_in, fan_in_async
+from outbox.limit_terms import KEEP, Keep, QueueLimits, TenantLimits
+from outbox.limits import (
+    clear_queue,
+    clear_queue_async,
+    clear_tenant,
+    clear_tenant_async,
+    list_limits,
+    list_limits_async,
+    set_queue,
+    set_queue_async,
+    set_tenant,
+    set_tenant_async,
+)
 from outbox.pausing import (
     Pause,
     Paused,
@@ -69,6 +82,7 @@ from outbox_schemas import (
 )
 
 __all__ = [
+    "KEEP",
     "CancelFilter",
     "CancelPreview",
     "CancelRefused",
@@ -86,6 +100,7 @@ __all__ = [
     "JobRef",
     "JobState",
     "JobView",
+    "Keep",
     "LogicalKeyConflict",
     "NameRefused",
     "Occurrence",
@@ -96,6 +111,7 @@ __all__ = [
     "Paused",
     "Payload",
     "PayloadError",
+    "QueueLimits",
     "RedrivePreview",
     "RedriveRefused",
     "Redriven",
@@ -108,11 +124,16 @@ __all__ = [
     "StopOn",
     "SubmissionUnresolved",
     "Synced",
+    "TenantLimits",
     "add_schedule",
     "cancel",
     "cancel_async",
     "cancel_many",
     "change_schedule",
+    "clear_queue",
+    "clear_queue_async",
+    "clear_tenant",
+    "clear_tenant_async",
     "enqueue",
     "enqueue_async",
     "enqueue_many",
@@ -123,6 +144,8 @@ __all__ = [
     "get_job",
     "get_job_async",
     "get_schedule",
+    "list_limits",
+    "list_limits_async",
     "list_pauses",
     "list_pauses_async",
     "list_schedules",
@@ -144,6 +167,10 @@ __all__ = [
     "resume_schedule",
     "run_schedule_now",
     "run_schedule_now_async",
+    "set_queue",
+    "set_queue_async",
+    "set_tenant",
+    "set_tenant_async",
     "sync_schedules",
     "sync_schedules_async",
 ]

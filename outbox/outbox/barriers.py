@@ -31,6 +31,8 @@ class Barrier(StrEnum):
     RELAY_AFTER_HINTS = "relay.after_hints"
     RELAY_AFTER_EXPIRY = "relay.after_expiry"
     RELAY_AFTER_PAUSES = "relay.after_pauses"
+    RELAY_AFTER_LIMITS = "relay.after_limits"
+    LIMITS_BEFORE_COMMIT = "limits.before_commit"
     SETS_AFTER_LOOK = "sets.after_look"
     SETS_AFTER_CLOSE = "sets.after_close"
     PURGE_BEFORE_COMMIT = "purge.before_commit"

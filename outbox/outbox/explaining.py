@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from outbox.limit_reasons import limits_around
 from outbox.link import Link
 from outbox.pausing import Pause
 from outbox.presence import LIVE_S
@@ -28,7 +29,7 @@ def explain(target: Target, job_id: UUID, *, schema: str | None = None) -> Expla
 
     Processes are known by the sign of life that each gives every ten seconds; one that ended badly is forgotten a
     minute later. The caller needs SELECT on `jobs`, `outbox`, `effects`, `processes`, `joins`, `join_members`,
-    `redrive_items` and `redrive_operations`.
+    `redrive_items`, `redrive_operations`, `pauses`, `queue_limits` and `tenant_limits`.
 
     Raises:
         JobNotFound: no job has this id.
@@ -38,21 +39,26 @@ def explain(target: Target, job_id: UUID, *, schema: str | None = None) -> Expla
     if job is None:
         raise JobNotFound(job_id)
     connection, statements = connection_of(target), statements_for(schema_of(target, schema))
-    return _explained(job, lambda parameters: statements.run_within(connection, "surroundings", parameters))
+    return _explained(job, lambda name, parameters: statements.run_within(connection, name, parameters))
 
 
 def explain_job(link: Link, job: JobView) -> Explanation:
     """Return the same for a job that was read just now, on a link."""
-    return _explained(job, lambda parameters: link.run("surroundings", **parameters))
+    return _explained(job, lambda name, parameters: link.run(name, **parameters))
 
 
-def _explained(job: JobView, read: Callable[[dict[str, Any]], list[Any]]) -> Explanation:
+def _explained(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -> Explanation:
     of_job = {"job_id": job.id, "queue": job.queue, "tenant": job.tenant, "kind": job.kind, "version": job.version}
-    row = read(of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT, "members_shown": _MEMBERS_SHOWN})[0]
+    row = read(
+        "surroundings", of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT, "members_shown": _MEMBERS_SHOWN}
+    )[0]
     awaited = None if row.awaited is None else AwaitedSet.model_validate_json(row.awaited)
     effects, redrive = tuple(row.open_effects), None if row.redrive is None else (row.redrive[0], row.redrive[1])
     pauses = _pauses(row.pauses)
-    around = Surroundings(row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive, pauses)
+    limits = limits_around(read("limits_around", {"queue": job.queue, "tenant": job.tenant}))
+    around = Surroundings(
+        row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive, pauses, limits
+    )
     return explanation_of(job, around)
 
 

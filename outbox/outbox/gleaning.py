@@ -10,6 +10,7 @@ from psycopg.errors import QueryCanceled
 
 from outbox.floors import BEGINNING, LONGEST_PAUSE_S, SLACK, Cadence, Place
 from outbox.leasing import Ability
+from outbox.limited_release import governed, release_limited
 from outbox.link import Link
 from outbox.relaying import release, stray_hints
 
@@ -65,7 +66,21 @@ class Gleaner:
                 line.floor = min(first, (datetime.now(UTC) - _BEHIND, UUID(int=0)))
             return [hint.job_id for hint in hints]
 
-        return self._scan(line, scan, overdue_s)
+        return self._scan(line, scan, overdue_s) or self._limited(queue, batch, overdue_s)
+
+    def _limited(self, queue: str, batch: int, overdue_s: float) -> list[UUID]:
+        """Release from a governed queue. Its line is scanned from the beginning: what limits hold back stands there."""
+        if not governed(self._link, queue):
+            return []
+        got = release_limited(
+            self._link,
+            queue,
+            batch=batch,
+            rehint_after_s=self._rehint_after_s,
+            overdue_s=overdue_s,
+            abilities=self._abilities,
+        )
+        return [hint.job_id for hint in got.hints]
 
     def strays(self, queues: Sequence[str], *, batch: int, age_s: float) -> list[UUID]:
         """Return up to `batch` jobs that the caller can run whose hints went out at least `age_s` ago for nothing."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from outbox.limit_reasons import LimitsAround, held_back
 from outbox.masking import masked_line, printable
 from outbox.pause_keeping import PAUSED
 from outbox.pausing import Pause
@@ -66,6 +67,7 @@ class Surroundings:
         redrive: id and state of the redrive that it waits in.
         awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
         pauses: those in force that hold it, the widest first.
+        limits: what its queue's limits leave to it; None where there are none.
     """
 
     now: datetime
@@ -77,6 +79,7 @@ class Surroundings:
     awaited: AwaitedSet | None = None
     redrive: tuple[str, str] | None = None
     pauses: tuple[Pause, ...] = ()
+    limits: LimitsAround | None = None
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
@@ -212,6 +215,8 @@ def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding
     if owed.phase is Phase.RELEASED:
         yield _released(owed, around.now)
         return
+    for code, text, until in held_back(around.limits, job.queue, job.tenant, around.now):
+        yield _finding(code, text + _before(owed), since=_due_at(owed), until=until)
     late_s = _seconds(_due_at(owed), around.now)
     if late_s > _PROMPT_S:
         yield from _no_relay(around)

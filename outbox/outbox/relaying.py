@@ -22,9 +22,12 @@ __all__ = [
     "Looker",
     "ReleasedHint",
     "due_queues",
+    "made_hint",
     "overdue_queues",
+    "place_in_line",
     "recover_hints",
     "release",
+    "runnable",
     "stray_hints",
     "unrelease",
 ]
@@ -32,10 +35,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DueQueue:
-    """A queue in which a hint is due, and how many of its hints are out (counted up to the runway)."""
+    """A queue in which a hint is due, and how many of its hints are out (counted up to the runway). `governed`: only
+    `release_limited` gives any.
+    """
 
     name: str
     released: int
+    governed: bool = False
 
 
 class ReleasedHint(NamedTuple):
@@ -97,7 +103,7 @@ class Looker:
         for row in rows:
             first = (row.first_due, row.first_id) if row.first_due else None
             self.floors.of(row.queue).learn(row.instant, first, row.first_released)
-        due = [DueQueue(row.queue, row.released) for row in rows if row.first_due or row.low_due]
+        due = [DueQueue(row.queue, row.released, row.governed) for row in rows if row.first_due or row.low_due]
         self._news = self._news and not due
         coming = [(row.next_at - row.instant).total_seconds() for row in rows if row.next_at]
         full_in_s = self._cadence.due_in(hurry=self._news)
@@ -149,20 +155,21 @@ def release(
 
     With `since` only those that do not stand before it in line. With `overdue_s` only those that have been due for so
     long: a relay would have released them by then. With `abilities` only jobs that the caller can run.
+    None of a paused or a governed queue.
     """
     hints = link.run_raw(
         "release",
-        _hint,
+        made_hint,
         queue=queue,
         since=since[0],
         since_id=since[1],
         batch=batch,
         overdue_s=overdue_s,
-        **_runnable(abilities),
+        **runnable(abilities),
         rehint_after_s=rehint_after_s,
         rehint_max_s=rehint_max_s,
     )
-    hints.sort(key=_place)
+    hints.sort(key=place_in_line)
     return hints
 
 
@@ -196,7 +203,7 @@ def stray_hints(
     """Return jobs whose hints went out at least `age_s` ago and led to nothing yet; their claim needs no hint. With
     `since` only hints that went out after it. With `abilities` only jobs that the caller can run.
     """
-    rows = link.run("stray_hints", queues=list(queues), age_s=age_s, since=since, batch=batch, **_runnable(abilities))
+    rows = link.run("stray_hints", queues=list(queues), age_s=age_s, since=since, batch=batch, **runnable(abilities))
     return [row.job_id for row in rows]
 
 
@@ -219,11 +226,12 @@ def recover_hints(link: Link, empty_queues: Sequence[str] | None, *, busy_after_
 
 
 # Both run once per hint, so neither may be a function of Python's.
-_hint: Callable[[Sequence[Any]], ReleasedHint] = partial(tuple.__new__, ReleasedHint)
-_place: Callable[[ReleasedHint], int] = attrgetter("order_key")
+made_hint: Callable[[Sequence[Any]], ReleasedHint] = partial(tuple.__new__, ReleasedHint)
+place_in_line: Callable[[ReleasedHint], int] = attrgetter("order_key")
 
 
-def _runnable(abilities: Sequence[Ability] | None) -> dict[str, list[Any] | None]:
+def runnable(abilities: Sequence[Ability] | None) -> dict[str, list[Any] | None]:
+    """Return the parameters by which a release or a look is kept to what the caller can run; None: to nothing."""
     if abilities is None:
         return {"kinds": None, "versions": None}
     return {

@@ -21,6 +21,7 @@ NAMES = (
     "taken_back_by_pauses",
     "set_aside_by_pauses",
     "put_back_after_pauses",
+    "taken_back_by_limits",
     "started_by_sets",
     "looked_at_for_letters",
     "purged",

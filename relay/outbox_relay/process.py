@@ -25,6 +25,7 @@ from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.figures import figure_step
 from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
+from outbox_relay.limited import limit_step
 from outbox_relay.pauses import pause_step
 from outbox_relay.purging import purge_steps
 from outbox_relay.redrives import redrive_steps
@@ -132,7 +133,12 @@ class _Relay:
         """Return the time-keeping thread's whole life: sweep, and say that the process lives, and left."""
         link, presence = self._link("time"), Presence(Role.RELAY, worker_identity())
         # Pauses first: they hold within two seconds, whatever the others have to do.
-        steps = [pause_step(self._counters, self._owed), *time_steps(self._counters, self._owed), presence.tell]
+        steps = [
+            pause_step(self._counters, self._owed),
+            limit_step(self._counters, self._owed),
+            *time_steps(self._counters, self._owed),
+            presence.tell,
+        ]
         keeper = Keeper("time", link, steps, self._settings.relay, stop=self._stop)
 
         def live() -> None:

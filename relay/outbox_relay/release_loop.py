@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from outbox.barriers import Barrier, hit
+from outbox.floors import Place
 from outbox.link import Link, is_transient
 from outbox.reasons import CUT_OFF, NACKED, NO_QUEUE
 from outbox.relaying import DueQueue, Looker, ReleasedHint, release, unrelease
@@ -20,6 +21,7 @@ from outbox.settings import RelaySettings
 from outbox.trouble import Trouble
 from outbox.waking import Wakeups
 from outbox_relay.counters import Counters
+from outbox_relay.limited import LimitedQueues
 from outbox_relay.messages import Outcome, Settled
 from outbox_relay.pacing import OweAgain, Polling, owe_again
 from outbox_relay.runways import Runways
@@ -100,6 +102,7 @@ class ReleaseLoop:
         # Queues that had work a moment ago, and how many hints more they may have out.
         self._lately: dict[str, int] = {}
         self._woken = False
+        self._limited = LimitedQueues(link, rehint_after_s=settings.rehint_after_s)
         self._runways = Runways(settings, lambda: publisher.free, self._release)
 
     def run(self) -> None:
@@ -109,7 +112,7 @@ class ReleaseLoop:
             if self._stop.is_set():
                 return
             try:
-                wait_s = self.step()
+                wait_s = self._limited.at_most(self.step())
                 self._trouble.over()
             except Exception as error:  # noqa: BLE001 - the loop outlives every error; each is logged
                 self._leave_off()  # nobody hears writers during the pause
@@ -132,6 +135,7 @@ class ReleaseLoop:
         self._news.clear()
         look = self._looker.look(news=news or (woken and not at_once))
         self._runways.seen(look.due)
+        self._limited.seen(look.due)
         released, elsewhere, more, full = 0, at_once, False, []
         for queue in self._in_turn(look.due):
             got = self._runways.top_up(queue)
@@ -219,18 +223,17 @@ class ReleaseLoop:
             self._wake.clear()
 
     def _release(self, queue: str, count: int) -> int:
-        hints = release(
-            self._link,
-            queue,
-            batch=count,
-            rehint_after_s=self._settings.rehint_after_s,
-            since=self._looker.floors.of(queue).owed,
-        )
+        hints = self._due(queue, count, self._looker.floors.of(queue).owed)
         if hints:
             hit(Barrier.RELAY_AFTER_RELEASE)
             self._publisher.publish(queue, hints, self._runways.sends(queue, len(hints)))
             self._counters.add("released", len(hints))
         return len(hints)
+
+    def _due(self, queue: str, count: int, since: Place) -> list[ReleasedHint]:
+        if queue in self._limited:
+            return self._limited.release(queue, count, since)
+        return release(self._link, queue, batch=count, rehint_after_s=self._settings.rehint_after_s, since=since)
 
     def _in_turn(self, queues: list[DueQueue]) -> list[DueQueue]:
         """Start with another queue each time, so that a small window serves them all."""

@@ -10,7 +10,7 @@ from typing import Any
 from crash import environment, unfenced
 from crash.deciding import effect_resolved_at, redrive_decided_at
 from crash.doubts import DOUBTED
-from crash.keeping import expiry_at, hints_at, pauses_at, sets_at
+from crash.keeping import expiry_at, hints_at, limits_at, pauses_at, sets_at
 from crash.processes import Armed
 from crash.purging import purge_at
 from crash.rotation import rotation_at
@@ -57,6 +57,7 @@ class Cell:
 _B = Barrier
 _WRITER = (_B.WRITER_AFTER_INSERT, _B.WRITER_AFTER_COMMIT)
 _RELAY = (_B.RELAY_AFTER_RELEASE, _B.RELAY_AFTER_PUBLISH, _B.RELAY_AFTER_CONFIRM)
+_LIMITS = (_B.LIMITS_BEFORE_COMMIT, _B.RELAY_AFTER_LIMITS)
 _RECOVERY = (_B.RELAY_BEFORE_RECOVERY, _B.RELAY_AFTER_RECOVERY)
 _CANCEL = (_B.CANCEL_BEFORE_BATCH, _B.CANCEL_AFTER_HOLD, _B.CANCEL_AFTER_END, _B.CANCEL_AFTER_COMMIT)
 _REDRIVE = (_B.RELAY_BEFORE_REDRIVE, _B.RELAY_AFTER_REDRIVE)
@@ -137,6 +138,7 @@ def _barrier_cells() -> Iterable[Cell]:
         yield _at(hints_at, _B.RELAY_AFTER_HINTS, action)
         yield _at(expiry_at, _B.RELAY_AFTER_EXPIRY, action)
         yield _at(pauses_at, _B.RELAY_AFTER_PAUSES, action)
+        yield from (_at(limits_at, barrier, action) for barrier in _LIMITS)
         yield from (_at(sets_at, barrier, action) for barrier in _SETS)
         yield from (_at(redrive_decided_at, barrier, action, label=", redrive") for barrier in _OPERATOR)
         yield from (_at(effect_resolved_at, barrier, action, label=", effect settled") for barrier in _OPERATOR)

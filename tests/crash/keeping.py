@@ -10,10 +10,16 @@ import sqlalchemy as sa
 from crash.environment import hints_wait, queue_of
 from crash.processes import Armed, Process
 from crash.stage import EXPIRED, CellFailed, Stage
-from outbox import pause, resume
+from crash.workload import QUEUE
+from outbox import pause, resume, set_queue
 
 _JOBS = 12
 _PARTS = 3
+_SLOTS = 2
+_OVERLAPS = """
+SELECT 1 FROM {s}.attempts AS a JOIN {s}.attempts AS b ON b.claimed_at <= a.claimed_at AND b.ended_at > a.claimed_at
+GROUP BY a.job_id, a.number HAVING count(*) > %s
+"""
 _TOO_EARLY = """
 SELECT 1 FROM {s}.join_members AS m JOIN {s}.jobs AS j ON j.id = m.job_id
 JOIN {s}.attempts AS a ON a.job_id = m.join_id WHERE a.claimed_at < j.finished_at
@@ -63,6 +69,24 @@ def pauses_at(stage: Stage, armed: Armed) -> None:
     with engine.begin() as connection:
         resume(connection, "tenant", "default", by="crash", reason="a cell")
     _wake(stage, armed, victim)
+
+
+def limits_at(stage: Stage, armed: Armed) -> None:
+    """Hit a relay that holds a queue under its limits, or has just brought under them what slipped through: never do
+    more run than the limit, and its slots are all there at the end.
+    """
+    engine = stage.database.engine(poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        set_queue(connection, QUEUE, max_running=_SLOTS, by="crash", reason="a cell")
+    stage.submit(_JOBS)
+    stage.database.rows("UPDATE {s}.outbox SET phase = 'released', released_at = {s}.clock(), release_count = 1")
+    victim = stage.relay(armed)
+    stage.held(victim)
+    stage.relay()
+    stage.consumer()
+    _wake(stage, armed, victim)
+    if stage.database.rows(_OVERLAPS, _SLOTS):
+        raise CellFailed("more jobs ran at once than the limit allows")
 
 
 def sets_at(stage: Stage, armed: Armed) -> None:

@@ -12,7 +12,9 @@ NAMES = {
     "outbox": """CancelFilter CancelPreview CancelRefused CancelReport CancelResult DeadFilter EffectNotFound
         EffectNotOpen EffectState EffectView Explanation InboxKeyConflict InvalidSubmission JobNotFound
         JobRef JobState JobView LogicalKeyConflict NameRefused Occurrence Once OutboxError Payload PayloadError Pause
-        PauseScope Paused list_pauses list_pauses_async pause pause_async resume resume_async
+        PauseScope Paused KEEP Keep QueueLimits TenantLimits clear_queue clear_queue_async clear_tenant
+        clear_tenant_async list_limits list_limits_async set_queue set_queue_async set_tenant set_tenant_async
+        list_pauses list_pauses_async pause pause_async resume resume_async
         RedrivePreview RedriveRefused Redriven Schedule ScheduleNotFound ScheduleRefused ScheduleView
         SettingsError StateChanged StopOn SubmissionUnresolved Synced add_schedule cancel cancel_async
         cancel_many change_schedule enqueue enqueue_async enqueue_many explain fan_in fan_in_async find_job

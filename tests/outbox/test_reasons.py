@@ -12,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from outbox.limit_reasons import LimitsAround
+from outbox.limiting import Rule, Tokens
 from outbox.pause_keeping import PAUSED
 from outbox.pausing import Pause, PauseScope
 from outbox.reasons import AHEAD_LIMIT, NO_HANDLER, NOT_DUE, UNKNOWN_KEY, Surroundings, explanation_of
@@ -92,6 +94,30 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         replace(STAFFED, pauses=(CLOSED,)),
         "a person: queue default is paused by ada: the bank is closed",
         [Reason.PAUSED, Reason.NOT_DUE],
+    ),
+    (
+        job(owed=owed(Phase.OWED)),
+        replace(STAFFED, limits=LimitsAround(Rule(5), Rule(), queue_used=5)),
+        "a free slot: of queue default 5 may run, and 5 run or are about to",
+        [Reason.QUEUE_LIMIT, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED)),
+        replace(STAFFED, limits=LimitsAround(Rule(5), Rule(1), queue_used=4, tenant_used=1)),
+        "a free slot: of tenant default in queue default 1 may run, and 1 run or are about to",
+        [Reason.TENANT_LIMIT, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED)),
+        replace(STAFFED, limits=LimitsAround(Rule(None, 10, 5), Rule(None, 1, 1), Tokens(0.0, NOW), Tokens(0.5, NOW))),
+        "its turn: of queue default 10 may start in a second, and so many just have",
+        [Reason.RATE_LIMIT, Reason.RATE_LIMIT, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED)),
+        replace(STAFFED, limits=LimitsAround(Rule(5, 10, 5), Rule(1), queue_used=4)),
+        "the relay: owed, a hint goes out next (due for 0.0 s)",
+        [Reason.HINT_OWED],
     ),
     (
         job(owed=owed(Phase.OWED, None, last_error=PAUSED), deadline_at=NOW + timedelta(days=1)),

@@ -24,7 +24,7 @@ FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in fil
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "audit",
     "joins", "join_members", "processes", "dead_letters", "dead_letter_backlog", "refusals", "walks",
-    "redrive_operations", "redrive_items", "redrive_lanes", "pauses",
+    "redrive_operations", "redrive_items", "redrive_lanes", "pauses", "queue_limits", "tenant_limits",
 ]  # fmt: skip
 HOSTILE = [
     'weird "name" %s $outbox$ : é',
@@ -49,6 +49,8 @@ NEEDY = {
     "add_schedule",
     "pause",
     "keep_figures",
+    "open_queue",
+    "set_tenant_limits",
 }
 
 every_file = pytest.mark.parametrize("name", FILES)

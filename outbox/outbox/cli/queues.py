@@ -1,4 +1,4 @@
-"""`outbox queues`: what waits, is hinted and runs, per queue; what is paused; pause and resume."""
+"""`outbox queues`: what waits, is hinted and runs, per queue; what is paused, and the limits; pause and resume."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ import click
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
+from outbox.cli.queue_limits import (
+    limit_lines,
+    set_command,
+    set_tenant_command,
+    unset_command,
+    unset_tenant_command,
+)
+from outbox.limits import limits_of
 from outbox.masking import masked_line, printable
 from outbox.pausing import Pause, PauseScope, pause, pauses_of, resume
 from outbox.queue_figures import FRESH_S, QueueFigures, list_figures
@@ -21,17 +29,19 @@ __all__ = ["queues"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_MOST_TENANTS = 1000
+
 
 @click.group(cls=Group, invoke_without_command=True)
 @json_option
 @click.pass_context
 def queues(ctx: click.Context) -> None:
-    """Show every queue that has live jobs, and how long the oldest due one has waited; pause and resume.
+    """Show every queue that has live jobs, and how long the oldest due one has waited; pause, resume, and limit.
 
     SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
     its queue's pause), RELEASED for a consumer. READY is the sum of the four. IN and OUT are jobs submitted and ended a
     second, as measured lately; DRAINS IN says how long what is due and released takes at that rate if nothing is added.
-    Below stands what is paused.
+    Below stands what is paused, and then the limits.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(overview)
@@ -40,13 +50,16 @@ def queues(ctx: click.Context) -> None:
 @click.command()
 @pass_settings
 def overview(settings: Settings) -> None:
-    """Show the queues and the pauses."""
+    """Show the queues, the pauses and the limits."""
     with connect(settings) as link:
         found = list_queues(link)
         pauses = pauses_of(link.run("list_pauses"))
+        limits = limits_of(link.run("list_limits", batch=_MOST_TENANTS))
         figures = list_figures(link)
-    data = {"queues": found, "pauses": pauses, "figures": figures}
-    show(data, lambda: [*_queue_lines(found, pauses, figures), *_pause_lines(pauses)])
+    show(
+        {"queues": found, "pauses": pauses, "limits": limits, "figures": figures},
+        lambda: [*_queue_lines(found, pauses, figures), *_pause_lines(pauses), *limit_lines(limits)],
+    )
 
 
 def _queue_lines(found: Sequence[QueueView], pauses: Sequence[Pause], figures: Sequence[QueueFigures]) -> list[str]:
@@ -176,3 +189,7 @@ def resume_command(
     what = f"{scope} {of}".rstrip()
     line = f"{what} was not paused" if ended is None else f"{what} is resumed"
     show({"resumed": ended is not None, "pause": ended}, lambda: [printable(line)])
+
+
+for _command in (set_command, set_tenant_command, unset_command, unset_tenant_command):
+    queues.add_command(_command)

@@ -10,7 +10,8 @@ WITH now AS MATERIALIZED (
     coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}') AS queues
   FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
 )
-SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.released, r.first_released
+SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.released, r.first_released,
+  coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = k.queue), false) AS governed
 FROM unnest(CAST(:queues AS text[]), CAST(:owed_since AS timestamptz[]), CAST(:owed_id AS uuid[]), CAST(:released_since AS timestamptz[]))
   AS k(queue, owed_since, owed_id, released_since) CROSS JOIN now AS n
 LEFT JOIN LATERAL (

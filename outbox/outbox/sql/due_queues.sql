@@ -18,7 +18,8 @@ WITH RECURSIVE now AS MATERIALIZED (
     WHERE o.phase = 'owed' AND o.queue > k.queue ORDER BY o.queue, o.order_key, o.job_id LIMIT 1
   ) AS m
 )
-SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.released, r.first_released
+SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.released, r.first_released,
+  coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = k.queue), false) AS governed
 FROM known AS k CROSS JOIN now AS n
 LEFT JOIN unnest(CAST(:queues AS text[]), CAST(:released_since AS timestamptz[])) AS s(queue, released_since) ON s.queue = k.queue
 LEFT JOIN LATERAL (

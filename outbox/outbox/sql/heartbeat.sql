@@ -1,16 +1,20 @@
 -- Purpose: extend the leases that their tokens still own, and say for each, in the order given, whether it is still owned. One process may
 --   hold two leases of one job, a lost one and the current: token and job together tell them apart. What a handler says of its progress
 --   travels along: a statement of its own would cost one.
+--   In a governed queue a lease that has expired is not extended any more.
 -- Transition: none
 -- Parameters: job_ids, tokens, leases_s, markers (each the latest of its attempt, or NULL: as before)
 -- Locks: outbox rows in id order, NO KEY UPDATE, SKIP LOCKED: a row that its own completion holds needs no beat, and one under
---   job.transaction() (KEY SHARE) can still be extended. Index: primary key; no indexed column changes, so it stays heap-only.
+--   job.transaction() (KEY SHARE) can still be extended. Index: primary key, and queue_limits_pkey for a lease that has expired; no indexed column changes, so it stays heap-only.
 WITH named AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:leases_s AS float8[]), CAST(:markers AS text[]))
     WITH ORDINALITY AS b(job_id, token, lease_s, marker, place)
 ), mine AS MATERIALIZED (
   SELECT o.job_id, b.lease_s, b.marker FROM {schema}.outbox AS o JOIN named AS b ON b.job_id = o.job_id AND b.token = o.lease_token
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
+    -- Its slot may have been given to another one.
+    AND CASE WHEN o.lease_expires_at > {schema}.clock() THEN true
+      ELSE NOT coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = o.queue), false) END
   ORDER BY o.job_id FOR NO KEY UPDATE OF o SKIP LOCKED
 ), given AS MATERIALIZED (
   SELECT array_agg(m.job_id) AS ids, array_agg(m.lease_s) AS leases_s, array_agg(m.marker) AS markers FROM mine AS m

@@ -1,8 +1,9 @@
 -- Purpose: owe again the hints that were released and never claimed. In a queue that the broker shows empty, the hint is lost; in
 --   one that is not, it most likely still waits there, so that only a much longer silence counts.
+--   In a governed queue it pauses then, for longer each time, so that one that nobody can run doesn't keep the slots from others.
 -- Transition: none (phase released -> owed)
 -- Parameters: empty_queues (NULL means: no broker holds anything), busy_after_s, batch
--- Locks: outbox rows, SKIP LOCKED. Index: outbox_released (the runway bounds its size).
+-- Locks: outbox rows, SKIP LOCKED. Index: outbox_released (the runway bounds its size); queue_limits_pkey for each row.
 WITH lost AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.phase = 'released' AND o.due_at <= (SELECT {schema}.clock()) AND (
@@ -13,6 +14,8 @@ WITH lost AS MATERIALIZED (
   ORDER BY o.queue, o.released_at LIMIT CAST(:batch AS integer)
   FOR UPDATE SKIP LOCKED
 )
-UPDATE {schema}.outbox AS o SET phase = 'owed', due_at = {schema}.clock(), last_error = 'hint lost'
+UPDATE {schema}.outbox AS o SET phase = 'owed', last_error = 'hint lost',
+  due_at = {schema}.clock() + CASE WHEN (SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = o.queue) THEN
+    make_interval(secs => least(power(2, least(o.release_count, 20)), 300)) ELSE interval '0' END
 WHERE o.job_id = ANY (ARRAY(SELECT l.job_id FROM lost AS l))
 RETURNING o.job_id

@@ -1,19 +1,21 @@
 -- Purpose: pick the hints of one queue that go next, in order, and mark them released. Nothing that is paused: not that queue at all, and of it
---   no tenant and no kind; keepers take theirs out of the line (set_aside.sql), so that few are stepped over here.
+--   no tenant and no kind; keepers take theirs out of the line (set_aside.sql), so that few are stepped over here. Nothing of a governed queue:
+--   that is released under its limits (release_limited.sql).
 -- Transition: none (phase owed -> released)
 -- Parameters: queue, since and since_id (the place where the queue's line begins), batch, overdue_s (how long a hint must have been due
 --   at least), kinds and versions (what the caller can run, or NULL for all), rehint_after_s and rehint_max_s (when an unclaimed hint
 --   counts as lost: doubling with each release)
 -- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed from that place up to now, where nothing that is due later stands but jobs of high
 --   priority that are due within minutes; then outbox_owed_low for the jobs of negative priority that have not aged enough to stand there too.
---   The pauses, a few rows, are read whole; primary key of jobs for each row where a kind is paused.
+--   The pauses, a few rows, are read whole; primary key of jobs for each row where a kind is paused; queue_limits_pkey.
 WITH paused AS MATERIALIZED (
-  SELECT coalesce(bool_or(p.scope = 'everything' OR (p.scope = 'queue' AND p.name = :queue)), false) AS shut,
+  SELECT coalesce(bool_or(p.scope = 'everything' OR (p.scope = 'queue' AND p.name = :queue)), false)
+      OR coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = :queue), false) AS shut,
     coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'tenant'), '{}') AS tenants,
     coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}') AS kinds
   FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
 ), now AS MATERIALIZED (
-  -- No instant in a paused queue: nothing is due by then, which the index says without a look. One condition for all other pauses, which the
+  -- No instant in a paused or governed queue: nothing is due by then, which the index says without a look. One condition for all other pauses, which the
   -- planner takes for mostly true: were it to expect few rows, it would read and sort all that is due.
   SELECT CASE WHEN NOT p.shut THEN {schema}.clock() END AS instant, p.tenants = '{}' AND p.kinds = '{}' AS clear FROM paused AS p
 ), usual AS MATERIALIZED (

@@ -26,8 +26,14 @@ SETS = "moved_joins see_members close_joins"
 PURGING = "purge erase_payloads"
 PAUSING = "list_pauses take_back owing_queues set_aside put_back forget_pauses"
 FIGURES = "hold_count count_queues keep_figures"
+LIMITED = "hold_limits count_limited pick_limited release_limited"
+LIMITING = f"{LIMITED} governed_queues take_back_limited forget_tokens"
+LIMITS = (
+    "hold_queue open_queue set_queue_limits read_tenant set_tenant_limits govern_queue list_limits governed_queues "
+    "take_back_limited limits_around"
+)
 LEASES = "due_leases put_off_leases recover_leases expire_deadlines"
-KEEPING = f"{RELEASING} {PAUSING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"
+KEEPING = f"{RELEASING} {PAUSING} {LIMITING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"
 CLAIMING = "claim own_claims refuse"
 ENDING = (
     "complete complete_one same_transaction retry fail attempt_outcomes lease_ends held_rows spent_budgets "
@@ -57,15 +63,15 @@ SCHEDULING = (
     "list_schedules hold_schedule add_schedule change_schedule steer_schedule remove_schedule enqueue_one write_audit"
 )
 USED_BY = {
-    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings once find_once keep_once "
-    "look_at_members open_join",
+    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings limits_around once find_once "
+    "keep_once look_at_members open_join",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
     f"{PURGING} {TURNS} {PLANNING}",
     "consumer": f"{KEEPING} relay_lives {WORKING} spent_budgets record_refusals",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} {SCHEDULING} list_processes hold_job hold_jobs cancellable read_traces "
-    f"list_figures cancel write_audit pause resume list_pauses take_back wake_relay get_payload "
+    f"list_figures cancel write_audit pause resume list_pauses take_back wake_relay {LIMITS} get_payload "
     f"preview_purge {PURGING}",
 }
 

@@ -1,0 +1,17 @@
+-- Purpose: forget what is left of tenants' rates where it is all again; of tenants without limits of their own, the row, too.
+-- Transition: none
+-- Parameters: queues (governed ones), batch
+-- Locks: tenants' rows, SKIP LOCKED. Index: tenant_limits_pkey and tenants_pkey for the tenants of these queues.
+WITH full_again AS MATERIALIZED (
+  SELECT t.queue, t.name FROM {schema}.tenant_limits AS t
+  LEFT JOIN {schema}.queue_limits AS q ON q.name = t.queue
+  WHERE t.queue = ANY (CAST(:queues AS text[])) AND t.tokens IS NOT NULL
+    AND t.max_running IS NULL AND t.rate_per_s IS NULL
+    AND coalesce((SELECT w.weight = 1 FROM {schema}.tenants AS w WHERE w.queue = t.queue AND w.name = t.name), true)
+    AND coalesce(t.tokens + q.tenant_rate_per_s * extract(epoch FROM {schema}.clock() - t.tokens_at) >= q.tenant_burst, true)
+  ORDER BY t.queue, t.name LIMIT CAST(:batch AS integer)
+  FOR UPDATE OF t SKIP LOCKED
+)
+DELETE FROM {schema}.tenant_limits AS t
+USING full_again AS f WHERE t.queue = f.queue AND t.name = f.name
+RETURNING t.name

@@ -1,0 +1,17 @@
+-- Purpose: read what the limits of its queue leave to one job that is due: the rules, what is left of the rates, and what counts against them.
+-- Transition: none
+-- Parameters: queue, tenant (the job's)
+-- Locks: none. Index: queue_limits_pkey, tenant_limits_pkey, outbox_running, outbox_released. No row: the queue is not governed.
+SELECT q.max_running, q.rate_per_s, q.burst, q.tokens, q.tokens_at, coalesce(t.max_running, q.tenant_max_running) AS tenant_max_running,
+  coalesce(t.rate_per_s, q.tenant_rate_per_s) AS tenant_rate_per_s, CASE WHEN t.rate_per_s IS NULL THEN q.tenant_burst ELSE t.burst END AS tenant_burst,
+  t.tokens AS tenant_tokens, t.tokens_at AS tenant_tokens_at, u.used, u.tenant_used
+FROM {schema}.queue_limits AS q
+LEFT JOIN {schema}.tenant_limits AS t ON t.queue = q.name AND t.name = CAST(:tenant AS text)
+CROSS JOIN LATERAL (
+  SELECT count(*) AS used, count(*) FILTER (WHERE o.tenant = CAST(:tenant AS text)) AS tenant_used
+  FROM (
+    SELECT l.tenant FROM {schema}.outbox AS l WHERE l.phase = 'leased' AND l.queue = q.name AND l.lease_expires_at > {schema}.clock()
+    UNION ALL SELECT h.tenant FROM {schema}.outbox AS h WHERE h.phase = 'released' AND h.queue = q.name
+  ) AS o
+) AS u
+WHERE q.name = CAST(:queue AS text) AND q.governed

@@ -1,0 +1,376 @@
+"""Release from governed queues: slots, tenants and rates as the database holds them, with rivals and expired leases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from outbox import clear_queue, pause, set_queue, set_tenant
+from outbox.ending import complete
+from outbox.gleaning import Gleaner
+from outbox.keeping import recover_leases
+from outbox.leasing import Ability, heartbeat
+from outbox.limit_keeping import LimitKeeper
+from outbox.limited_release import LimitedRelease, release_limited
+from outbox.link import Link
+from outbox.relaying import due_queues, recover_hints, unrelease
+from support.database import Database
+from support.jobs import ABILITIES, Note, look, notes, release_all, running, submit, take
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+WHO = {"by": "ada", "reason": "the partner asked for it"}
+
+
+def limit(database: Database, **terms: Any) -> None:
+    """Set the queue's limits and commit."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        set_queue(connection, "notes", **WHO, **terms)
+
+
+def limit_tenant(database: Database, tenant: str, **terms: Any) -> None:
+    """Set a tenant's limits and commit."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        set_tenant(connection, "notes", tenant, **WHO, **terms)
+
+
+def go(link: Link, batch: int = 100, **options: Any) -> LimitedRelease:
+    """Release what the limits allow."""
+    return release_limited(link, "notes", batch=batch, **({"rehint_after_s": 10.0} | options))
+
+
+def ids(link: Link, batch: int = 100, **options: Any) -> list[UUID]:
+    """Release what the limits allow, and return the jobs in order."""
+    return [hint.job_id for hint in go(link, batch, **options).hints]
+
+
+def phases(database: Database) -> dict[str, int]:
+    """Return how many rows are in each phase."""
+    return dict(database.rows("SELECT phase, count(*)::int FROM {s}.outbox GROUP BY 1"))
+
+
+def test_an_ungoverned_queue_is_left_to_the_usual_release(database: Database, link: Link) -> None:
+    """Each of the two releases gives nothing of the other's queues, and a look tells whose a queue is."""
+    submit(database, 3)
+    assert ids(link) == []
+    assert [queue.governed for queue in due_queues(link, runway=10)] == [False]
+    limit(database, max_running=2)
+    assert release_all(link) == []
+    assert [queue.governed for queue in due_queues(link, runway=10)] == [True]
+    assert len(ids(link)) == 2
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        clear_queue(connection, "notes", **WHO)
+    assert [len(release_all(link)), ids(link)] == [1, []]
+
+
+def test_no_more_are_out_and_running_than_the_limit(database: Database, link: Link) -> None:
+    """A slot is taken by the release and given back by the end, in order of the line."""
+    jobs = submit(database, 5)
+    limit(database, max_running=2)
+    assert ids(link) == jobs[:2]
+    first, _ = take(link, jobs[:2])
+    full = go(link)
+    assert full.hints == []
+    assert full.again_s is not None
+    complete(link, [first.lease])
+    assert ids(link) == [jobs[2]]
+    assert phases(database) == {"owed": 2, "released": 1, "leased": 1}
+
+
+def test_nothing_starts_where_the_limit_is_nought(database: Database, link: Link) -> None:
+    """A limit of 0 holds everything, and none lets everything go that is due."""
+    submit(database, 3)
+    limit(database, max_running=0)
+    assert ids(link) == []
+    limit(database, max_running=None, tenant_max_running=3)
+    assert len(ids(link)) == 3
+
+
+def test_an_expired_lease_frees_its_slot_and_is_not_revived(database: Database, link: Link) -> None:
+    """The slot is free at the expiry, before anybody has recovered the lease; then no heartbeat extends it."""
+    jobs = submit(database, 3)
+    limit(database, max_running=1)
+    [lost] = take(link, ids(link))
+    assert heartbeat(link, [lost.lease])[0].extended
+    database.clock.advance(61)
+    assert ids(link) == [jobs[1]]
+    beat = heartbeat(link, [lost.lease])[0]
+    assert (beat.extended, beat.owned) == (False, True)
+    assert [item.job_id for item in recover_leases(link)] == [jobs[0]]
+    assert ids(link) == []
+
+
+def test_an_expired_lease_in_an_ungoverned_queue_is_revived_as_ever(database: Database, link: Link) -> None:
+    """Where there are no limits, a heartbeat that comes late saves the attempt as long as nobody has taken it back."""
+    [late] = running(database, link)
+    database.clock.advance(61)
+    assert heartbeat(link, [late.lease])[0].extended
+
+
+def test_a_heartbeat_on_its_way_keeps_the_slot(database: Database, link: Link) -> None:
+    """A lease that looks expired while somebody extends it counts as running."""
+    submit(database, 2)
+    limit(database, max_running=1)
+    [slow] = take(link, ids(link))
+    beating = database.link("test/beating")
+    database.clock.advance(30)
+    with beating.transaction():
+        assert heartbeat(beating, [slow.lease])[0].extended
+        database.clock.advance(31)
+        assert ids(link) == []
+    assert ids(link) == []
+    beating.close()
+
+
+def test_a_retry_a_lost_hint_and_a_refusal_give_their_slots_back(database: Database, link: Link) -> None:
+    """Whatever owes a hint again frees its slot."""
+    submit(database, 3)
+    limit(database, max_running=1)
+    assert unrelease(link, go(link).hints, pause_s=60, reason="nacked") == 1
+    [second] = ids(link)
+    database.clock.advance(11)
+    assert recover_hints(link, None, busy_after_s=0) == 1
+    [third] = ids(link)
+    assert second != third
+
+
+def test_a_job_that_nobody_claims_waits_longer_each_time(database: Database, link: Link) -> None:
+    """In a governed queue a lost hint pauses for 2, 4, 8… seconds, 300 at most; elsewhere not at all."""
+    [job] = submit(database)
+    limit(database, max_running=1)
+    for pause_s in (2, 4, 8, 16):
+        assert ids(link) == [job]
+        database.clock.advance(10.5)  # always the same, for the slot is taken meanwhile
+        assert recover_hints(link, None, busy_after_s=0) == 1
+        database.clock.advance(pause_s - 0.5)
+        assert ids(link) == []
+        database.clock.advance(1)
+    database.rows("UPDATE {s}.outbox SET release_count = 30")
+    assert ids(link) == [job]
+    database.clock.advance(10.5)
+    recover_hints(link, None, busy_after_s=0)
+    database.clock.advance(301)
+    assert ids(link) == [job]
+
+
+def test_a_lost_hint_of_an_ungoverned_queue_is_due_at_once(database: Database, link: Link) -> None:
+    """No slot is wasted there, so nothing waits."""
+    submit(database)
+    release_all(link)
+    database.clock.advance(10.5)
+    recover_hints(link, None, busy_after_s=0)
+    assert len(release_all(link)) == 1
+
+
+def test_a_full_tenant_is_passed_over(database: Database, link: Link) -> None:
+    """Behind hundreds of jobs of a tenant that is full others go at once, and no slot stays idle."""
+    big = submit(database, 300, tenant="big")
+    small = submit(database, 3, tenant="small") + submit(database, 2, tenant="tiny")
+    limit(database, max_running=6, tenant_max_running=2)
+    first = ids(link)
+    assert first == [*big[:2], *small[:2], *small[3:]]
+    limit_tenant(database, "big", max_running=5)
+    taken = take(link, ids(link))
+    assert len(taken) == 6
+    assert {item.tenant for item in taken} == {"big", "small"}
+    complete(link, [taken[0].lease])
+    assert len(ids(link)) == 1
+
+
+def test_a_tenants_own_limit_counts_instead_of_the_queues(database: Database, link: Link) -> None:
+    """More, less, or nothing at all; the queue's own limit holds besides."""
+    for tenant in ("none", "more", "usual"):
+        submit(database, 5, tenant=tenant)
+    limit(database, tenant_max_running=1)
+    limit_tenant(database, "none", max_running=0)
+    limit_tenant(database, "more", max_running=3)
+    ids(link)
+    query = "SELECT tenant, count(*)::int FROM {s}.outbox WHERE phase = 'released' GROUP BY 1"
+    assert dict(database.rows(query)) == {"more": 3, "usual": 1}
+
+
+def test_a_tenants_limit_alone_governs_the_queue(database: Database, link: Link) -> None:
+    """The others of the queue are not limited then."""
+    submit(database, 5, tenant="big")
+    submit(database, 5, tenant="small")
+    limit_tenant(database, "big", max_running=2)
+    assert len(ids(link)) == 7
+
+
+def test_a_rate_gives_its_burst_and_then_its_rate(database: Database, link: Link) -> None:
+    """Tokens come by the database's clock, up to the burst; what was not claimed counts against the burst."""
+    submit(database, 100)
+    database.clock.stop()
+    limit(database, rate_per_s=10, burst=4)
+    first = go(link)
+    assert len(first.hints) == 4
+    assert go(link).hints == []
+    take(link, [hint.job_id for hint in first.hints])
+    short = go(link)
+    assert (short.hints, short.again_s) == ([], pytest.approx(0.1))
+    database.clock.advance(0.25)
+    assert len(take(link, ids(link))) == 2
+    database.clock.advance(0.05)
+    assert len(take(link, ids(link))) == 1
+    database.clock.advance(3600)
+    assert len(ids(link)) == 4
+    database.clock.advance(3600)
+    assert ids(link) == []  # those four are out still
+
+
+def test_a_clock_that_goes_back_earns_nothing(database: Database, link: Link) -> None:
+    """Neither tokens for the time that passes twice, nor a debt."""
+    submit(database, 20)
+    database.clock.stop()
+    limit(database, rate_per_s=1, burst=2)
+    assert len(take(link, ids(link))) == 2
+    database.clock.advance(-3600)
+    take(link, ids(link))
+    database.clock.advance(1)
+    assert len(ids(link)) <= 2
+
+
+def test_tenants_have_rates_of_their_own(database: Database, link: Link) -> None:
+    """Each has a bucket, made when it is needed; a tenant's own rate counts instead; full buckets are forgotten."""
+    database.clock.stop()
+    for tenant in ("a", "b", "fast"):
+        submit(database, 30, tenant=tenant)
+    limit(database, tenant_rate_per_s=1, tenant_burst=2)
+    limit_tenant(database, "fast", rate_per_s=10, burst=5)
+    taken = take(link, ids(link))
+    assert sorted(item.tenant for item in taken) == ["a"] * 2 + ["b"] * 2 + ["fast"] * 5
+    assert go(link).again_s == pytest.approx(0.1)
+    database.clock.advance(1)
+    assert sorted(item.tenant for item in take(link, ids(link))) == ["a", "b", *["fast"] * 5]
+    assert database.count("tenant_limits") == 3
+    database.clock.advance(60)
+    LimitKeeper().keep(link)
+    assert database.rows("SELECT name FROM {s}.tenant_limits") == [("fast",)]
+
+
+def test_pauses_hold_in_a_governed_queue(database: Database, link: Link) -> None:
+    """A paused tenant, kind or queue gives nothing, and keeps no slot from others."""
+    submit(database, 3, tenant="held")
+    [free] = submit(database)
+    limit(database, max_running=2)
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        pause(connection, "tenant", "held", **WHO)
+    assert ids(link) == [free]
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        pause(connection, "queue", "notes", **WHO)
+    submit(database)
+    assert ids(link) == []
+
+
+def test_negative_priorities_go_last(database: Database, link: Link) -> None:
+    """As in a queue without limits."""
+    low = submit(database, 1, priority=-50)
+    usual = submit(database, 2)
+    limit(database, max_running=3)
+    assert ids(link, 2) == usual
+    assert ids(link) == low
+
+
+def test_two_releasers_never_give_a_slot_twice(database: Database, link: Link) -> None:
+    """While one holds the queue the other gets nothing, and says when to come again; a rollback leaves no trace."""
+    submit(database, 10)
+    limit(database, max_running=3)
+    rival = database.link("test/rival")
+    with rival.transaction():
+        assert rival.run("hold_limits", queue="notes")
+        blocked = go(link)
+        assert blocked.hints == []
+        assert blocked.again_s is not None
+    rival.close()
+    assert len(ids(link)) == 3
+
+
+def test_many_releasers_keep_to_the_limit_at_every_moment(database: Database) -> None:
+    """Four at once, each releasing, claiming and completing all the time: nobody ever sees more than two."""
+    submit(database, 200)
+    limit(database, max_running=2)
+    seen: list[int] = []
+
+    def work(name: int) -> int:
+        mine, done = database.link(f"test/{name}"), 0
+        for _ in range(400):
+            taken = take(mine, ids(mine, 5))
+            seen.append(database.count("outbox WHERE phase = 'leased'"))
+            done += len(complete(mine, [item.lease for item in taken]))
+            if done >= 50:
+                break
+        mine.close()
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(work, range(4))) >= 50
+    assert max(seen) <= 2
+
+
+@pytest.mark.parametrize("abilities", [ABILITIES, [Ability("test.unknown", 1, 60, 3, "h")]])
+def test_a_consumer_without_a_broker_keeps_to_limits(
+    database: Database, link: Link, abilities: Sequence[Ability]
+) -> None:
+    """It releases by the same way, and only what it can run."""
+    submit(database, 5)
+    limit(database, max_running=2)
+    gleaner = Gleaner(link, abilities=abilities, rehint_after_s=10)
+    assert len(gleaner.release("notes", batch=10)) == (2 if abilities is ABILITIES else 0)
+    assert gleaner.release("notes", batch=10) == []
+
+
+def test_what_ran_before_the_limit_counts(database: Database, link: Link) -> None:
+    """Leases are counted and hints are taken back as the limit is set, and what slipped through by the next sweep."""
+    going = running(database, link, 2)
+    jobs = submit(database, 4)
+    release_all(link)
+    limit(database, max_running=3)
+    assert phases(database) == {"leased": 2, "owed": 4}
+    assert [look(database, job).owed.release_count for job in jobs] == [0] * 4  # type: ignore[union-attr]
+    assert len(ids(link)) == 1
+    complete(link, [item.lease for item in going])
+    assert len(ids(link)) == 2
+
+
+def test_what_slips_through_is_found_by_a_keeper(database: Database, link: Link) -> None:
+    """A release and a claim that began before the limit: the hint is owed again, and the lease counts."""
+    jobs = submit(database, 3)
+    early = database.link("test/early")
+    with early.transaction():
+        assert len(release_all(early, batch=2)) == 2
+        take(early, jobs[:1])
+        limit(database, max_running=1)
+    early.close()
+    assert LimitKeeper().keep(link).taken_back == 1
+    assert LimitKeeper().keep(link).taken_back == 0
+    assert ids(link) == []
+    assert phases(database) == {"leased": 1, "owed": 2}
+
+
+def test_a_lower_limit_takes_back_hints_and_leaves_what_runs(database: Database, link: Link) -> None:
+    """What runs is more than the limit for a while; nothing starts until enough has ended."""
+    jobs = submit(database, 6)
+    limit(database, max_running=4)
+    taken = take(link, ids(link)[:2])
+    limit(database, max_running=1)
+    assert phases(database) == {"leased": 2, "owed": 4}
+    complete(link, [taken[0].lease])
+    assert ids(link) == []
+    complete(link, [taken[1].lease])
+    assert ids(link) == [jobs[2]]
+
+
+def test_the_kinds_of_one_queue_share_its_limit(database: Database, link: Link) -> None:
+    """A limit is of the queue, whatever runs in it."""
+
+    class Third(Note):
+        kind = "test.third"
+
+    submit(database, payloads=[*notes(2), Third(key="x"), Third(key="y")])
+    limit(database, max_running=3)
+    assert len(ids(link)) == 3
