@@ -83,6 +83,8 @@ class Change:
         governed = self._governed()
         if isolation == _FRESH and governed:
             self._statements.run_within(self._connection, "take_back_limited", {"queues": governed, "batch": _BATCH})
+        if not governed:
+            self._statements.run_within(self._connection, "forget_tokens", {"queues": [self._queue], "batch": _BATCH})
         self._statements.run_within(self._connection, "wake_relay", {})
         return Changed(after, updated_at)
 

@@ -100,7 +100,7 @@ def _mark(link: Link, queue: str, ids: Sequence[UUID], allowed: Allowance, rehin
         queue=queue,
         job_ids=list(ids),
         rehint_after_s=rehint_after_s,
-        tokens=allowed.left,
+        queue_tokens=allowed.left,
         tenants=list(spent),
         tenant_tokens=list(spent.values()),
         now=allowed.now,

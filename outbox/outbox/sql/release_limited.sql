@@ -1,11 +1,11 @@
 -- Purpose: mark the chosen hints of a governed queue released, and write down what is left of its rates. The caller holds the queue and the rows.
 -- Transition: none (phase owed -> released)
 -- Parameters: queue, job_ids, rehint_after_s (when an unclaimed hint counts as lost: always the same, since it keeps a slot meanwhile);
---   tokens (left to the queue, or NULL: it has no rate); tenants and tenant_tokens (the same for tenants that have one); now (as of when)
+--   queue_tokens (left to the queue, or NULL: it has no rate); tenants and tenant_tokens (the same for tenants that have one); now (as of when)
 -- Locks: outbox rows, which pick_limited has locked; tenants' rows, under that of their queue. Index: primary keys.
 WITH spent AS (
-  UPDATE {schema}.queue_limits AS q SET tokens = CAST(:tokens AS float8), tokens_at = CAST(:now AS timestamptz)
-  WHERE q.name = CAST(:queue AS text) AND CAST(:tokens AS float8) IS NOT NULL
+  UPDATE {schema}.queue_limits AS q SET tokens = CAST(:queue_tokens AS float8), tokens_at = CAST(:now AS timestamptz)
+  WHERE q.name = CAST(:queue AS text) AND CAST(:queue_tokens AS float8) IS NOT NULL
   RETURNING q.name
 ), spent_by_tenants AS (
   INSERT INTO {schema}.tenant_limits (queue, name, tokens, tokens_at, updated_at)

@@ -30,7 +30,7 @@ LIMITED = "hold_limits count_limited pick_limited release_limited"
 LIMITING = f"{LIMITED} governed_queues take_back_limited forget_tokens"
 LIMITS = (
     "hold_queue open_queue set_queue_limits read_tenant set_tenant_limits govern_queue list_limits governed_queues "
-    "take_back_limited limits_around"
+    "take_back_limited forget_tokens limits_around"
 )
 LEASES = "due_leases put_off_leases recover_leases expire_deadlines"
 KEEPING = f"{RELEASING} {PAUSING} {LIMITING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"

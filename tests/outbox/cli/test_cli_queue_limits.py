@@ -1,0 +1,72 @@
+"""`outbox queues set`, `set-tenant`, `unset`, `unset-tenant`, and what the overview says of limits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from outbox.cli import root
+from support.database import Database
+from support.jobs import submit
+
+WHO = ("--by", "ada", "--reason", "the partner asked for it")
+
+
+@pytest.fixture
+def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command line on this test's database and return exit code, stdout and stderr."""
+    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = root.run(arguments)
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def test_set_show_and_unset(run: Any, database: Database) -> None:
+    """Each says what holds then; the overview shows it as a table and as JSON; nothing is left at the end."""
+    submit(database)
+    assert run("queues", "set", "notes", "--max-running", "5", "--rate", "2.5", *WHO)[:2] == (
+        0,
+        "queue notes: 5 running; 2.5/s, 1 at once\n",
+    )
+    _, shown, _ = run("queues", "set", "notes", "--rate", "none", "--tenant-max-running", "1", *WHO)
+    assert shown == "queue notes: 5 running; 1 running of each tenant\n"
+    _, shown, _ = run("queues", "set-tenant", "notes", "acme", "--max-running", "0", "--weight", "3", *WHO)
+    assert shown == "tenant acme in queue notes: 0 running; weight 3\n"
+    _, shown, _ = run("queues")
+    assert "LIMITS OF" in shown
+    assert "acme" in shown
+    queue, tenant = json.loads(run("queues", "--json")[1])["limits"]
+    assert (queue["queue"], queue["max_running"], tenant["tenant"], tenant["weight"]) == ("notes", 5, "acme", 3)
+    _, shown, _ = run("queues", "unset-tenant", "notes", "acme", *WHO)
+    assert shown == "tenant acme in queue notes: no limits of its own\n"
+    _, shown, _ = run("queues", "unset", "notes", *WHO)
+    assert shown == "queue notes: no limits\n"
+    assert json.loads(run("queues", "--json")[1])["limits"] == []
+    assert "LIMITS OF" not in run("queues")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["set", "notes", *WHO], "give at least one limit"),
+        (["set", "notes", "--max-running", "-1", *WHO], "--max-running"),
+        (["set", "notes", "--max-running", "many", *WHO], "--max-running"),
+        (["set", "notes", "--rate", "nan", *WHO], "--rate"),
+        (["set", "notes", "--burst", "5", *WHO], "burst"),
+        (["set", "notes", "--max-running", "5", "--by", "ada"], "--reason"),
+        (["set", "a b", "--max-running", "5", *WHO], "queue"),
+        (["set-tenant", "notes", "", "--max-running", "5", *WHO], "tenant"),
+    ],
+)
+def test_wrong_usage_changes_nothing(run: Any, database: Database, arguments: list[str], said: str) -> None:
+    """What is missing, no number, out of bounds or without meaning is refused with what is wrong."""
+    code, _, error = run("queues", *arguments)
+    assert code != 0
+    assert said in error
+    assert database.count("queue_limits") == 0

@@ -1,0 +1,114 @@
+"""Limits with real relays and a real broker: a slot that is free is used soon, and no rate is ever exceeded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from outbox import set_queue
+from outbox.ending import complete
+from outbox.leasing import Ability, Worker, claim
+from outbox.settings import Settings
+from support.database import Database
+
+WHO = {"by": "ada", "reason": "the partner asked for it"}
+ABILITIES = [Ability("test.noop", 1, 60.0, 3, "h")]
+
+
+class Workers:
+    """Claims and completes what is released, all the time, as consumers would whom every hint reaches at once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        link = self._database.link("test/workers")
+        while not self._stop.wait(0.002):
+            rows = self._database.rows("SELECT job_id FROM {s}.outbox WHERE phase = 'released' LIMIT 100")
+            if rows:
+                taken = claim(link, [row[0] for row in rows], ABILITIES, Worker("w", "h", "1"))
+                complete(link, [item.lease for item in taken])
+        link.close()
+
+    def stop(self) -> None:
+        """End it."""
+        self._stop.set()
+        self._thread.join(10)
+
+
+@pytest.fixture
+def workers(database: Database) -> Iterator[Workers]:
+    """Yield workers that end with the test."""
+    found = Workers(database)
+    yield found
+    found.stop()
+
+
+def limit(database: Database, **terms: Any) -> None:
+    """Set the queue's limits and commit."""
+    with database.engine().begin() as connection:
+        set_queue(connection, "q", **WHO, **terms)
+
+
+def phases(database: Database) -> dict[str, int]:
+    """Return how many rows are in each phase."""
+    return dict(database.rows("SELECT phase, count(*)::int FROM {s}.outbox GROUP BY 1"))
+
+
+def test_a_free_slot_is_used_though_nobody_tells(
+    database: Database, settings: Settings, start: Any, submit: Callable[..., list[str]], eventually: Any,
+) -> None:  # fmt: skip
+    """A relay that has nothing else to do looks for free slots by itself, many times a second."""
+    limit(database, max_running=1)
+    start(settings)
+    submit(3)
+    eventually(lambda: phases(database) == {"owed": 2, "released": 1})
+    workers, began = Workers(database), time.monotonic()
+    eventually(lambda: not phases(database), within_s=10)
+    workers.stop()
+    assert time.monotonic() - began < 5
+
+
+def test_a_limit_takes_hints_back_and_holds_for_what_slips_through(
+    database: Database, settings: Settings, start: Any, submit: Callable[..., list[str]], eventually: Any,
+) -> None:  # fmt: skip
+    """Set beside a relay that has everything out, it is effective at once; what an older relay releases goes back."""
+    start(settings)
+    submit(10)
+    eventually(lambda: phases(database) == {"released": 10})
+    limit(database, max_running=2)
+    eventually(lambda: phases(database) == {"owed": 8, "released": 2}, within_s=2)
+    due = "release_count = 1, due_at = {s}.clock() + interval '1 h'"
+    database.rows("UPDATE {s}.outbox SET phase = 'released', released_at = {s}.clock(), " + due)
+    eventually(lambda: phases(database) == {"owed": 8, "released": 2}, within_s=2)
+    limit(database, max_running=None)
+    eventually(lambda: phases(database) == {"released": 10}, within_s=5)
+
+
+def test_three_relays_keep_to_a_rate_and_use_it(
+    database: Database, settings: Settings, start: Any, submit: Callable[..., list[str]], eventually: Any,
+    workers: Workers,
+) -> None:  # fmt: skip
+    """At 100 a second and a burst of 20: no second has more than 120, and in the long run nearly all is used."""
+    assert workers
+    limit(database, rate_per_s=100, burst=20)
+    submit(420)
+    for _ in range(3):
+        start(settings)
+    eventually(lambda: not phases(database), within_s=30)
+    rows = database.rows("SELECT extract(epoch FROM hinted_at)::float8 FROM {s}.attempts ORDER BY 1")
+    instants = [row[0] for row in rows]
+    for first, begin in enumerate(instants):
+        within = sum(at < begin + 1 for at in instants[first:])
+        assert within <= 120
+    took_s = instants[-1] - instants[0]
+    assert took_s >= 3.9
+    # Lenient here, where other tests share the machine: the figure is a claim of its own.
+    assert took_s <= 8
