@@ -138,6 +138,33 @@ def test_a_pause_that_is_over_holds_nothing_while_it_is_remembered(
     assert len(take(link, ids)) == 2
 
 
+@pytest.mark.parametrize(("first", "second"), [(SCOPES[2], SCOPES[3]), (SCOPES[3], SCOPES[2])])
+def test_what_another_pause_holds_stays_aside(
+    database: Database, link: Link, first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    """The end of one pause puts nothing back that the other would set aside again; the end of that one does."""
+    submit(database, 2)
+    for chosen in (first, second):
+        stop(database, *chosen)
+    keeper = PauseKeeper()
+    assert keeper.keep(link).set_aside == 2
+    go(database, *first)
+    assert (keeper.keep(link).put_back, database.count("pauses")) == (0, 1)
+    go(database, *second)
+    assert (keeper.keep(link).put_back, database.count("pauses")) == (2, 0)
+
+
+def test_what_was_asked_to_run_in_that_year_is_not_put_back(database: Database, link: Link) -> None:
+    """A job whose own time is the place out of the line was set aside by nobody, and keeps what its row says."""
+    submit(database, run_at=ASIDE)
+    database.rows("UPDATE {s}.outbox SET last_error = 'hint lost'")
+    before = database.rows("SELECT * FROM {s}.outbox")
+    stop(database, "tenant", "default")
+    go(database, "tenant", "default")
+    assert PauseKeeper().keep(link).put_back == 0
+    assert database.rows("SELECT * FROM {s}.outbox") == before
+
+
 def test_what_somebody_holds_keeps_the_pause_until_it_is_back(database: Database, link: Link) -> None:
     """A row that is locked while the others are put back is found by a later walk; only then is the pause forgotten."""
     ids = submit(database, 3)
