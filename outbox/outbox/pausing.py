@@ -12,10 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-import sqlalchemy as sa
-
 from outbox.cancelling import check_actor
-from outbox.statements import Statements, statements_for
+from outbox.statements import statements_for
 from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
 from outbox_schemas import NameRefused
 from outbox_schemas.names import check_name, check_tenant
@@ -35,6 +33,8 @@ __all__ = [
 
 # Runways are shorter, so that this takes back all hints of some queues at once; keepers take back the rest.
 _BATCH = 5000
+# Looks and releases compare with each of them: a thousand cost a sweep some 30 ms, ten thousand half a second.
+_MOST = 1000
 # In any other a row that has changed since the transaction began would end it; keepers do without it then.
 _FRESH = "read committed"
 
@@ -102,16 +102,19 @@ def pause(
         schema: the installation's; default as for `enqueue`.
 
     Raises:
-        NameRefused: something is out of bounds; no SQL ran.
+        NameRefused: something is out of bounds, and no SQL ran; or a thousand other pauses are in force, and nothing
+            was written. Several transactions at once may go a little beyond that.
     """
     chosen = _scope(scope, name)
     check_actor(by, reason)
     connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    _check_number(statements.run_within(connection, "list_pauses", {}), chosen, name)
     asked = {"scope": chosen.value, "name": name, "actor": by, "reason": reason}
     # Nothing comes back where another transaction has paused it between this one's look and its write.
     row = (statements.run_within(connection, "pause", asked) or statements.run_within(connection, "pause", asked))[0]
-    taken_back = _take_back(connection, statements) if row.begun and row.isolation == _FRESH else 0
-    return Paused(_pause(row), row.begun, taken_back)
+    is_fresh = row.begun and row.isolation == _FRESH
+    taken_back = statements.run_within(connection, "take_back", {"batch": _BATCH}) if is_fresh else []
+    return Paused(_pause(row), row.begun, len(taken_back))
 
 
 def resume(
@@ -168,8 +171,11 @@ def pauses_of(rows: Sequence[Any]) -> list[Pause]:
     return [_pause(row) for row in rows if row.resumed_at is None]
 
 
-def _take_back(connection: sa.Connection, statements: Statements) -> int:
-    return len(statements.run_within(connection, "take_back", {"batch": _BATCH}))
+def _check_number(rows: Sequence[Any], scope: PauseScope, name: str) -> None:
+    others = sum(row.resumed_at is None and (row.scope, row.name) != (scope, name) for row in rows)
+    if others >= _MOST:
+        told = f"is one too many: {others} are in force, {_MOST} are allowed; pause a queue or a kind"
+        raise NameRefused("name", told)
 
 
 def _scope(scope: object, name: object) -> PauseScope:

@@ -91,6 +91,31 @@ def test_nothing_is_stranded_by_a_resume_beside_a_keeper(database: Database, lin
     assert (len(release_all(link)), database.count("pauses")) == (2, 0)
 
 
+def test_two_pauses_at_once_are_one(database: Database) -> None:
+    """The second waits for the first, and is told of it as of one that had been there before."""
+    with ThreadPoolExecutor(1) as pool:
+        with database.engine(poolclass=sa.NullPool).begin() as connection:
+            first = pause(connection, "queue", "notes", **WHO)
+            second = pool.submit(stop, database, "queue", "notes")
+            until(lambda: held_by_a_lock(database))
+        assert (first.begun, second.result(30).begun, second.result(30).pause) == (True, False, first.pause)
+    assert database.count("audit WHERE action = 'work.pause'") == 1
+
+
+def test_a_pause_that_was_begun_anew_is_not_forgotten(database: Database, link: Link) -> None:
+    """What a walk found to be over when it began may be in force, or over for another time, when it ends."""
+    stop(database, "tenant", "default")
+    go(database, "tenant", "default")
+    [over] = link.run("list_pauses")
+    stop(database, "tenant", "default")
+    asked = {"scopes": [over.scope], "names": [over.name], "resumed_ats": [over.resumed_at]}
+    link.run("forget_pauses", **asked)
+    assert database.count("pauses WHERE resumed_at IS NULL") == 1
+    go(database, "tenant", "default")
+    link.run("forget_pauses", **asked)
+    assert database.count("pauses WHERE resumed_at IS NOT NULL") == 1
+
+
 def test_a_keeper_waits_for_no_resume(database: Database, link: Link) -> None:
     """A resume that is not committed yet keeps nobody waiting: what it is about is left alone for now."""
     submit(database, 2)

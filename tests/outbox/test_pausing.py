@@ -259,6 +259,19 @@ def test_what_is_out_of_bounds_is_refused_before_any_sql(
     assert database.count("pauses") == 0
 
 
+def test_a_thousand_pauses_are_enough(database: Database, ops: sa.Connection) -> None:
+    """One more is refused before anything is written; what is paused stays so, and what is resumed makes room."""
+    rows = "SELECT 'tenant', 't-' || n, 'ada', 'test', now() FROM generate_series(1, 1000) AS n"
+    database.rows(f"INSERT INTO {{s}}.pauses {rows}")
+    with pytest.raises(NameRefused, match=r"^name: .*1000 are in force, 1000 are allowed"):
+        stop(ops, "queue", "notes")
+    assert (database.count("pauses"), audits(database)) == (1000, [])
+    assert not stop(ops, "tenant", "t-7").begun
+    with ops.begin():
+        resume(ops, "tenant", "t-7", by="bob", reason="open")
+    assert stop(ops, "queue", "notes").begun
+
+
 def test_the_table_refuses_what_no_release_writes(database: Database) -> None:
     """Whoever writes by hand can't pause a scope that nothing heeds, nor everything under a name."""
     insert = "INSERT INTO {s}.pauses (scope, name, actor, reason, at) VALUES (%s, %s, 'me', 'test', now())"
