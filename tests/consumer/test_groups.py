@@ -12,7 +12,12 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from outbox.errors import SettingsError
+from outbox.settings import Settings
+from outbox_consumer import cli
+from outbox_consumer.broker.stream import HintStream
 from outbox_consumer.groups import Group
 from outbox_consumer.taking import Taker
 from support.consuming import AsyncTask, Desk, Hints, OtherTask, RunningConsumer, Task, async_handler, handler
@@ -92,8 +97,17 @@ def test_a_flooded_queue_leaves_anothers_slots_free(desk: Desk, offered: tuple[H
     assert desk.database.count("jobs WHERE queue = 'q' AND state = 'running'") == 3
 
 
-def test_a_full_queues_hints_stay_out_of_anothers_way(desk: Desk, hints: Hints, amqp_url: str) -> None:
+def test_a_full_queues_hints_stay_out_of_anothers_way(
+    desk: Desk, hints: Hints, amqp_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A queue with a pile of hints is paused by itself; another's hints are taken at once, and by the broker's way."""
+    pause, paused = HintStream.pause, []
+
+    def note(stream: HintStream) -> None:
+        paused.append(stream)
+        pause(stream)
+
+    monkeypatch.setattr(HintStream, "pause", note)
     flood = desk.gate()
     hints.declare("q")
     hints.declare("other")
@@ -111,13 +125,13 @@ def test_a_full_queues_hints_stay_out_of_anothers_way(desk: Desk, hints: Hints, 
     assert free is not None
     until(lambda: full.paused, within_s=30)
     until(lambda: hints.state("q") == (298 - running.counted("handed_back"), 0), within_s=30)
-    assert not free.paused
     direct = running.counted("claimed_without_broker")
     for wave in range(20):
         offer(desk, hints, [f"{wave} {number}" for number in range(10)], OtherTask)
         desk.done(10 * (wave + 1))
     assert running.counted("claimed_without_broker") == direct
     assert full.paused
+    assert free not in paused
     assert full.prefetch == 2
     assert desk.database.count("jobs WHERE queue = 'q' AND state = 'running'") == 2
 
@@ -250,3 +264,24 @@ def test_a_queue_whose_claims_fail_holds_up_no_other(desk: Desk, monkeypatch: py
     assert 0 < len(failed) < 30
     failing.clear()
     desk.done(31)
+
+
+def test_the_command_takes_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--queue` may be repeated, with and without a number; a bad one is refused before any handler is loaded."""
+    made: list[Settings] = []
+    monkeypatch.setattr(cli, "configure", lambda _settings: None)
+    monkeypatch.setattr(cli, "set_start_aside", lambda: None)
+    monkeypatch.setattr(cli, "make_consumer", lambda _handlers, settings: made.append(settings))
+    monkeypatch.setattr(cli, "serve", lambda _consumer: 0)
+
+    def consume(*arguments: str) -> None:
+        CliRunner().invoke(cli.consume, ["any", *arguments], standalone_mode=False, catch_exceptions=False)
+
+    consume("--queue", "mail=20", "--queue", "export=2", "--queue", "other", "--concurrency", "5")
+    assert made[0].consumer.queue_slots() == (("mail", 20), ("export", 2), ("other", None))
+    assert made[0].consumer.concurrency == 5
+    with pytest.raises(SettingsError, match="queues on the command line: must give queue mail a whole number of slots"):
+        consume("--queue", "mail=many")
+    with pytest.raises(SettingsError, match="queues on the command line: must name each queue once"):
+        consume("--queue", "mail=2", "--queue", "mail=3")
+    assert len(made) == 1

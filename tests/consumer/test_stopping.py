@@ -312,3 +312,20 @@ def test_consumer_killed_with_a_hundred_prefetched_hints(
     until(lambda: healthy.counted("hints_received") >= 150)
     assert desk.database.count("attempts") == len(ids)
     assert check_invariants(desk.database) == []
+
+
+def test_consumer_killed_with_queues_of_its_own_slots_leaves_no_slot_taken(
+    desk: Desk, consume: Callable[..., Process]
+) -> None:
+    """Each queue of a killed consumer has as many jobs running as its number says, and another one gets all done."""
+    desk.submit(*(f"slow{number}" for number in range(6)))
+    desk.submit(*(f"other{number}" for number in range(4)), payload=OtherTask)
+    process = consume(consumer_queues="q=2,other=1", lease_s=2)
+    running = "SELECT queue, count(*)::int FROM {s}.jobs WHERE state = 'running' GROUP BY queue"
+    until(lambda: len(list(process.folder.glob("started-*"))) == 3, within_s=60)
+    assert dict(desk.database.rows(running)) == {"q": 2, "other": 1}
+    process.process.kill()
+    process.process.wait(30)
+    desk.start(handler(), handler(payload=OtherTask), queues=("q=2", "other=1"))
+    desk.done(10)
+    assert check_invariants(desk.database) == []
