@@ -28,6 +28,13 @@ def test_a_consumer_is_listed_while_it_runs(desk: Desk) -> None:
     assert listed(desk) == []
 
 
+def test_queues_with_slots_of_their_own_are_listed_by_name(desk: Desk) -> None:
+    """A number is the consumer's own affair: whoever asks who works for a queue finds it by its name."""
+    desk.start(handler(), queues=("q=2", "other"))
+    [found] = until(lambda: listed(desk))
+    assert sorted(found.queues) == ["other", "q"]
+
+
 def test_a_consumer_works_without_the_table(desk: Desk) -> None:
     """On tables of an older revision it runs its jobs and keeps time all the same."""
     desk.database.rows("DROP TABLE {s}.processes")
