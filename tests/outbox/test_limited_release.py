@@ -374,3 +374,31 @@ def test_the_kinds_of_one_queue_share_its_limit(database: Database, link: Link) 
     submit(database, payloads=[*notes(2), Third(key="x"), Third(key="y")])
     limit(database, max_running=3)
     assert len(ids(link)) == 3
+
+
+def test_whoever_stops_in_the_middle_holds_the_queue_for_a_moment_only(link: Link, database: Database) -> None:
+    """The server ends the transaction after three seconds of silence, and the session's usual bound is back after it."""
+    limit(database, max_running=1)
+    bound = "SELECT current_setting('idle_in_transaction_session_timeout')"
+    usual = link.connection().execute(bound).fetchone()
+    with link.transaction() as connection:
+        assert link.run("hold_limits", queue="notes")
+        assert connection.execute(bound).fetchone() == ("3s",)
+    assert link.connection().execute(bound).fetchone() == usual != ("3s",)
+
+
+@pytest.mark.parametrize(
+    "terms", [{"max_running": 2}, {"tenant_max_running": 2}, {"rate_per_s": 1, "burst": 2}, {"max_running": 0}]
+)
+def test_what_is_out_beyond_a_limit_is_taken_back_by_a_keeper(
+    database: Database, link: Link, terms: dict[str, Any]
+) -> None:
+    """However late a release slips through, no more stays out than the limits allow; the first stay."""
+    submit(database, 5)
+    limit(database, **terms)
+    out = "UPDATE {s}.outbox SET phase = 'released', released_at = {s}.clock(), release_count = 1"
+    database.rows(out)
+    stay = 0 if terms == {"max_running": 0} else 2
+    assert LimitKeeper().keep(link).taken_back == 5 - stay
+    assert LimitKeeper().keep(link).taken_back == 0
+    assert phases(database).get("released", 0) == stay
