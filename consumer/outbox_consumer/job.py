@@ -221,7 +221,7 @@ class Job(CallsEffects, KeepsCheckpoints):
     @property
     def origin(self) -> Origin:
         """What marks the sessions in which this attempt writes. For the runtime."""
-        return Origin(self.id, self.correlation_id)
+        return Origin(self.id, self.correlation_id, self.queue)
 
     @contextmanager
     def inside(self, connection: sa.Connection) -> Iterator[None]:

@@ -124,10 +124,16 @@ def _system(error: Any) -> Meaning | None:
     return RetryableError(code="host_unreachable") if getattr(error, "errno", None) in _UNREACHABLE else None
 
 
+def _queue_full(error: Any) -> Meaning:
+    """Wait for a follow-up's queue as long as its backlog needs, within the policy's cap."""
+    return ThrottledError(code="queue_full", retry_after=error.drain_s)
+
+
 _RULES: dict[str, Rule] = {
     "outbox_schemas.RefMismatch": _terminal("ref_mismatch"),
     "outbox_schemas.RefCutShort": _retryable("ref_cut_short"),
     "outbox_schemas.SealBroken": _terminal("seal_broken"),
+    "outbox_schemas.QueueFull": _queue_full,
     "builtins.TimeoutError": _retryable("timeout"),
     "builtins.ConnectionRefusedError": _retryable("connection_refused"),
     "builtins.ConnectionError": _retryable("connection_error"),

@@ -4,6 +4,16 @@ Every name here works inside the caller's transaction and returns plain views. T
 package.
 """
 
+from outbox.bounding import (
+    BoundPolicy,
+    QueueBound,
+    bound_queue,
+    bound_queue_async,
+    list_bounds,
+    list_bounds_async,
+    unbound_queue,
+    unbound_queue_async,
+)
 from outbox.bulk_cancelling import CancelFilter, CancelPreview, CancelReport, cancel_many, preview_cancel
 from outbox.cancelling import cancel, cancel_async
 from outbox.dead_letters import DeadFilter
@@ -73,6 +83,7 @@ from outbox_schemas import (
     OutboxError,
     Payload,
     PayloadError,
+    QueueFull,
     RedriveRefused,
     ScheduleNotFound,
     ScheduleRefused,
@@ -83,6 +94,7 @@ from outbox_schemas import (
 
 __all__ = [
     "KEEP",
+    "BoundPolicy",
     "CancelFilter",
     "CancelPreview",
     "CancelRefused",
@@ -111,6 +123,8 @@ __all__ = [
     "Paused",
     "Payload",
     "PayloadError",
+    "QueueBound",
+    "QueueFull",
     "QueueLimits",
     "RedrivePreview",
     "RedriveRefused",
@@ -126,6 +140,8 @@ __all__ = [
     "Synced",
     "TenantLimits",
     "add_schedule",
+    "bound_queue",
+    "bound_queue_async",
     "cancel",
     "cancel_async",
     "cancel_many",
@@ -144,6 +160,8 @@ __all__ = [
     "get_job",
     "get_job_async",
     "get_schedule",
+    "list_bounds",
+    "list_bounds_async",
     "list_limits",
     "list_limits_async",
     "list_pauses",
@@ -173,4 +191,6 @@ __all__ = [
     "set_tenant_async",
     "sync_schedules",
     "sync_schedules_async",
+    "unbound_queue",
+    "unbound_queue_async",
 ]

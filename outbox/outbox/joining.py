@@ -14,6 +14,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from outbox.job_writing import write_one
 from outbox.side_lookup import beside
 from outbox.statements import Statements, statements_for
 from outbox.submission import submission_of
@@ -26,7 +27,6 @@ from outbox.writer import (
     schema_of,
     with_origin,
     writable,
-    write_one,
 )
 from outbox_schemas import JobNotFound, JobRef, JobView, NameRefused, Payload
 

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 from outbox.statements import Statements
 from outbox.submission import Submission
 
-__all__ = ["Holder", "beside", "find_committed", "holders_of"]
+__all__ = ["Holder", "beside", "find_committed", "find_holder", "holders_of"]
 
 
 class Holder(NamedTuple):
@@ -42,7 +42,7 @@ def find_committed(
     if not submissions:
         return []
     with beside(connection.engine).connect() as aside:
-        return [_find(aside, statements, tenant, submission) for submission in submissions]
+        return [find_holder(aside, statements, tenant, submission) for submission in submissions]
 
 
 def beside(engine: sa.Engine) -> sa.Engine:
@@ -58,8 +58,11 @@ def beside(engine: sa.Engine) -> sa.Engine:
     return beside.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def _find(aside: sa.Connection, statements: Statements, tenant: str, submission: Submission) -> Holder | None:
+def find_holder(
+    connection: sa.Connection, statements: Statements, tenant: str, submission: Submission
+) -> Holder | None:
+    """Return the job that holds a submission's key, as this connection sees it, or None."""
     key = {"tenant": tenant, "kind": submission.kind, "logical_key": submission.logical_key}
-    rows = statements.run_within(aside, "find_committed", key)
+    rows = statements.run_within(connection, "find_committed", key)
     # Some drivers give a UUID, others its text.
     return Holder(UUID(str(rows[0].job_id)), rows[0].job_state, rows[0].job_digest) if rows else None

@@ -18,6 +18,7 @@ from outbox_schemas.names import check_id, check_instant, check_name, check_prio
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
 __all__ = [
+    "BETWEEN_VALUES",
     "HELD",
     "USUAL",
     "Options",
@@ -35,7 +36,7 @@ HELD = datetime(8999, 1, 1, tzinfo=UTC)
 """When a job is due that waits for others to end, as long as it does."""
 # No value can hold these control characters: names and keys are printable, and JSON writes them as escapes.
 _BETWEEN_COLUMNS = "\x1e"
-_BETWEEN_VALUES = "\x1f"
+BETWEEN_VALUES = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Options:
         )
         if run_at is not None and deadline is not None and deadline <= run_at:
             raise NameRefused("deadline", "is not later than run_at; the job could never run")
-        return cls(tenant, _BETWEEN_VALUES.join(values), max_payload_bytes)
+        return cls(tenant, BETWEEN_VALUES.join(values), max_payload_bytes)
 
 
 USUAL = Options.of()
@@ -127,7 +128,7 @@ def jobs_text(submissions: Sequence[Submission], options: Options) -> str:
     """Return the jobs as the writer's statements take them: the options, then a column of values for each property."""
     kinds, keys, _, ids, versions, queues, digests, payloads, _ = zip(*submissions, strict=True)
     columns = ([job_id.hex for job_id in ids], kinds, keys, map(str, versions), queues, digests, payloads)
-    return _BETWEEN_COLUMNS.join((options.column, *map(_BETWEEN_VALUES.join, columns)))
+    return _BETWEEN_COLUMNS.join((options.column, *map(BETWEEN_VALUES.join, columns)))
 
 
 def job_text(one: Submission, options: Options) -> str:

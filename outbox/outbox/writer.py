@@ -16,30 +16,19 @@ What each isolation level gives when two transactions race on one key:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from itertools import pairwise
 from typing import NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
-import sqlalchemy as sa
 from sqlalchemy.orm import Session, scoped_session
 
-from outbox.side_lookup import Holder, find_committed, holders_of
-from outbox.statements import Statements, statements_for
-from outbox.submission import (
-    USUAL,
-    Options,
-    Submission,
-    has_same_arguments,
-    job_text,
-    jobs_text,
-    submission_of,
-    submissions_of,
-)
+from outbox.fullness import bounded_queues
+from outbox.job_writing import write_many, write_one
+from outbox.statements import statements_for
+from outbox.submission import USUAL, Options, submission_of, submissions_of
 from outbox.targets import SCHEMA_KEY, AsyncTarget, Target, awaitable, connection_of, schema_of, writable
-from outbox_schemas import JobRef, JobState, LogicalKeyConflict, Payload, SubmissionUnresolved
-from outbox_schemas.states import job_state
+from outbox_schemas import JobRef, Payload
 
 __all__ = [
     "ORIGIN_KEY",
@@ -56,17 +45,10 @@ __all__ = [
     "schema_of",
     "with_origin",
     "writable",
-    "write_one",
 ]
 
 ORIGIN_KEY = "outbox.origin"
 """Where it says, by an `Origin`, whose job's work is written there: what is enqueued by it follows from that job."""
-
-_BATCH = 1000
-_TRIES = 5
-_UNRESOLVED = (
-    "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
-)
 
 
 class Origin(NamedTuple):
@@ -74,6 +56,7 @@ class Origin(NamedTuple):
 
     job_id: UUID
     correlation_id: str | None
+    queue: str | None = None
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -119,12 +102,15 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         InvalidSubmission: something is out of bounds; no SQL ran.
         SettingsError: the payload is to be sealed, and this process has no keys; no SQL ran.
         LogicalKeyConflict: the key belongs to a job with another payload or version. The transaction stays healthy.
+        QueueFull: the queue has a bound and is full by the last count, and the key is new. The transaction stays
+            healthy. In a handler's session the bound of its own job's queue does not hold.
         SubmissionUnresolved: the key is taken, but its job can't be seen, again and again: it was deleted while we
             looked, or SERIALIZABLE hides it. Run the whole transaction again.
     """
     checked = checked_options(options) if (options := with_origin(target, options)) else USUAL
     submission = submission_of(payload, checked)
-    return write_one(writable(target), submission, checked, statements_for(schema_of(target, schema)))
+    bounded = bounded_queues([submission], own_queue(target))
+    return write_one(writable(target), submission, checked, statements_for(schema_of(target, schema)), bounded)
 
 
 def enqueue_many(
@@ -134,7 +120,7 @@ def enqueue_many(
 
     Options apply to each. A thousand jobs share a statement. A key that occurs twice among the payloads makes one
     job. Conflicts and bounds are as in `enqueue`; when one payload is refused, nothing that this call had written is
-    left, and the transaction stays healthy.
+    left, and the transaction stays healthy. So it is where one of their queues is full; if it defers, all are deferred.
     """
     checked = checked_options(options) if (options := with_origin(target, options)) else USUAL
     submissions = submissions_of(payloads, checked)
@@ -142,7 +128,8 @@ def enqueue_many(
         return []
     # All callers take the keys in one order, over all their statements, so that none can wait for another in a circle.
     ordered = sorted(submissions)
-    refs = _write_many(writable(target), ordered, checked, statements_for(schema_of(target, schema)))
+    bounded = bounded_queues(ordered, own_queue(target))
+    refs = write_many(writable(target), ordered, checked, statements_for(schema_of(target, schema)), bounded)
     by_number = {submission.number: ref for submission, ref in zip(ordered, refs, strict=True)}
     return [by_number[submission.number] for submission in submissions]
 
@@ -153,8 +140,9 @@ async def enqueue_async(
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
     checked = checked_options(options) if options else USUAL
     submission = submission_of(payload, checked)
+    bounded = bounded_queues([submission], None)
     return await awaitable(target, "enqueue_async").run_sync(
-        lambda inner: write_one(writable(inner), submission, checked, statements_for(schema_of(inner, schema)))
+        lambda inner: write_one(writable(inner), submission, checked, statements_for(schema_of(inner, schema)), bounded)
     )
 
 
@@ -172,93 +160,18 @@ def checked_options(options: SubmitOptions, *, held: bool = False) -> Options:
 
 def with_origin(target: Target, options: SubmitOptions) -> SubmitOptions:
     """Return the options with what a handler's session says of the job in whose transaction it is; given ones win."""
-    origin = target.info.get(ORIGIN_KEY) if isinstance(target, Session | scoped_session) else None
-    if not isinstance(origin, Origin):
+    origin = _origin(target)
+    if origin is None:
         return options
     return {"parent_id": origin.job_id, "correlation_id": origin.correlation_id, **options}
 
 
-def _write_many(
-    connection: sa.Connection, ordered: list[Submission], options: Options, statements: Statements
-) -> list[JobRef]:
-    batches = [ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH)]
-    # One statement that writes all or nothing needs no savepoint around it.
-    alone = len(batches) == 1
-    if alone and (refs := _write_new(connection, ordered, options, statements)):
-        return refs
-    with connection.begin_nested():
-        return [
-            ref
-            for batch in batches
-            for ref in (
-                (not alone and _write_new(connection, batch, options, statements))
-                or _write(connection, batch, options, statements)
-            )
-        ]
+def own_queue(target: Target) -> str | None:
+    """Return the queue of the job in whose transaction a handler's session is; None for any other session."""
+    origin = _origin(target)
+    return None if origin is None else origin.queue
 
 
-def _write_new(
-    connection: sa.Connection, ordered: Sequence[Submission], options: Options, statements: Statements
-) -> list[JobRef]:
-    """Write jobs if all their keys are free, else nothing: the usual case of a batch, and the faster statement."""
-    if len(ordered) == 1 or any(one[:2] == other[:2] for one, other in pairwise(ordered)):
-        return []
-    written = statements.value_within(connection, "enqueue_new", {"jobs": jobs_text(ordered, options)})
-    return [_created(submission) for submission in ordered] if written else []
-
-
-def _write(
-    connection: sa.Connection, ordered: Sequence[Submission], options: Options, statements: Statements
-) -> list[JobRef]:
-    """Write jobs, or find who holds their keys."""
-    refs: dict[int, JobRef] = {}
-    waiting = ordered
-    for _ in range(_TRIES):
-        answer = statements.value_within(connection, "enqueue", {"jobs": jobs_text(waiting, options)})
-        found = _found(connection, waiting, options, statements, answer)
-        refs |= {submission.number: ref for submission, ref in zip(waiting, found, strict=True) if ref}
-        waiting = [submission for submission in waiting if submission.number not in refs]
-        if not waiting:
-            return [refs[submission.number] for submission in ordered]
-    raise SubmissionUnresolved(_UNRESOLVED)
-
-
-def write_one(connection: sa.Connection, submission: Submission, options: Options, statements: Statements) -> JobRef:
-    """Write one job, or find who holds its key."""
-    jobs = {"jobs": job_text(submission, options)}
-    for _ in range(_TRIES):
-        answer = statements.value_within(connection, "enqueue_one", jobs)
-        if answer is None:
-            return _created(submission)
-        if ref := _found(connection, (submission,), options, statements, answer)[0]:
-            return ref
-    raise SubmissionUnresolved(_UNRESOLVED)
-
-
-def _found(
-    connection: sa.Connection,
-    waiting: Sequence[Submission],
-    options: Options,
-    statements: Statements,
-    answer: str | None,
-) -> list[JobRef | None]:
-    """Return what an answer says of each job; None where its key was taken and is free again, or still unknown."""
-    if answer is None:
-        return [_created(submission) for submission in waiting]
-    holders = holders_of(answer)
-    unseen = [submission for submission, holder in zip(waiting, holders, strict=True) if holder is None]
-    found = iter(find_committed(connection, statements, options.tenant, unseen))
-    known = [(submission, holder or next(found)) for submission, holder in zip(waiting, holders, strict=True)]
-    return [holder and _reference(submission, holder, options.tenant) for submission, holder in known]
-
-
-def _created(submission: Submission) -> JobRef:
-    return JobRef(id=submission.id, created=True, state=JobState.READY)
-
-
-def _reference(submission: Submission, holder: Holder, tenant: str) -> JobRef:
-    if holder.id != submission.id and not has_same_arguments(submission, holder.digest, tenant):
-        raise LogicalKeyConflict(
-            tenant=tenant, kind=submission.kind, logical_key=submission.logical_key, job_id=holder.id
-        )
-    return JobRef(id=holder.id, created=holder.id == submission.id, state=job_state(holder.state))
+def _origin(target: Target) -> Origin | None:
+    found = target.info.get(ORIGIN_KEY) if isinstance(target, Session | scoped_session) else None
+    return found if isinstance(found, Origin) else None

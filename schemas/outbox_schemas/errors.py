@@ -8,6 +8,7 @@
     │   └── ScheduleRefused      a schedule's rule, zone or terms can't be
     ├── ScheduleNotFound         no schedule has this name
     ├── LogicalKeyConflict       the key is taken by a job with other arguments
+    ├── QueueFull                the queue is full by the bound that somebody has set
     ├── SubmissionUnresolved     the key is taken by a job that this transaction can't see
     ├── JobNotFound              no job has this id
     ├── EffectNotFound           the job has no effect of this name
@@ -52,6 +53,7 @@ __all__ = [
     "NotDead",
     "OutboxError",
     "PayloadError",
+    "QueueFull",
     "RedriveRefused",
     "RefCutShort",
     "RefError",
@@ -147,6 +149,57 @@ class LogicalKeyConflict(OutboxError):  # noqa: N818 - named by what happened
         return partial(
             type(self), tenant=self.tenant, kind=self.kind, logical_key=self.logical_key, job_id=self.job_id
         ), ()
+
+
+class QueueFull(OutboxError):  # noqa: N818 - named by what happened
+    """The queue, or the tenant's part of it, is full by a bound that somebody has set (`outbox queues bound`).
+
+    Nothing was written for this call and the caller's transaction is healthy.
+
+    Attributes:
+        queue, tenant: of what; tenant is None where it is the whole queue.
+        measure: "backlog" (due jobs) or "oldest_due_s" (seconds for which the oldest has been due).
+        figure, limit: what was counted, and the bound. age_s: how many seconds ago it was counted.
+        policy: "refuse", "shed" (the priority is too low), or "defer" (its deadline comes before its turn).
+        drain_s: in how many seconds the backlog will be done by the rate of late, if nothing is added; None if unknown.
+    """
+
+    code = "queue_full"
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        tenant: str | None,
+        measure: str,
+        figure: float,
+        limit: float,
+        policy: str,
+        age_s: float,
+        drain_s: float | None,
+    ) -> None:
+        self.queue = queue
+        self.tenant = tenant
+        self.measure = measure
+        self.figure = figure
+        self.limit = limit
+        self.policy = policy
+        self.age_s = age_s
+        self.drain_s = drain_s
+        of = f"queue {queue!r} is full" if tenant is None else f"queue {queue!r} is full for tenant {tenant!r}"
+        what = "due jobs" if measure == "backlog" else "s since its oldest job was due"
+        drains = "nothing of it ends just now" if drain_s is None else f"it drains in about {drain_s:.0f} s"
+        why = {
+            "shed": ", and lower priorities are shed; submit it again later or with a higher priority",
+            "defer": ", and it could not be deferred before its deadline; submit it again with a later one",
+        }.get(policy, "; submit it again later")
+        super().__init__(
+            f"{of}: {figure:.0f} {what}, {age_s:.1f} s ago, limit {limit:g}; {drains}{why}, "
+            "or have its bound raised (`outbox queues bound`)"
+        )
+
+    def __reduce__(self) -> tuple[partial[QueueFull], tuple[()]]:
+        return partial(type(self), **vars(self)), ()
 
 
 class SubmissionUnresolved(OutboxError):  # noqa: N818 - named by what happened

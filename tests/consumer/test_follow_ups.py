@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -9,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import scoped_session, sessionmaker
 
-from outbox import enqueue, enqueue_many, fan_in
+from outbox import bound_queue, enqueue, enqueue_many, fan_in
+from outbox_consumer import RetryPolicy
 from support.consuming import Desk, OtherTask, Task, handler
 from support.invariants import check_invariants
+from support.waiting import until
 
 OTHER = UUID(int=7)
 
@@ -107,3 +110,32 @@ def test_a_set_of_follow_ups_starts_its_job_once_all_have_succeeded(desk: Desk) 
     assert (order[0], order[-1], len(order)) == ("start", "end", 6)
     assert links(desk)["end"] == (job_id, None)
     assert check_invariants(desk.database) == []
+
+
+def test_a_follow_up_that_a_full_queue_refuses_waits_for_its_drain_time(desk: Desk) -> None:
+    """The attempt counts as throttled, its work is undone, and it comes back once the queue may have drained."""
+    bounds = desk.database.engine(poolclass=sa.NullPool)
+    with bounds.begin() as connection:
+        for queue in (Task.queue, OtherTask.queue):
+            bound_queue(connection, queue, max_backlog=1, by="ada", reason="the bank is slow")
+    desk.database.rows(
+        "INSERT INTO {s}.queue_figures (queue, backlog, capped, scheduled, running, drain_s, counted_at) "
+        "SELECT q, 50, false, 0, 0, 30, {s}.clock() FROM unnest(%s::text[]) AS q",
+        [OtherTask.queue],
+    )
+
+    def apply(session: Any, job: Any, result: Any) -> None:
+        enqueue(session, Task(name="mine"), run_at=datetime.now(UTC) + timedelta(days=1))
+        enqueue(session, OtherTask(name="next"))
+
+    # With its broker, which a relay has taken away, it leaves counting to others.
+    desk.start(handler(apply=apply, retry=RetryPolicy()))
+    [job_id] = desk.submit("a")
+    until(lambda: desk.outcomes(job_id) == ["retried"])
+    [(error, code, waits_s)] = desk.database.rows(
+        "SELECT last_error_class, last_error_code, extract(epoch FROM run_at - {s}.clock())::float8 "
+        "FROM {s}.jobs WHERE id = %s", job_id,
+    )  # fmt: skip
+    assert (error, code) == ("throttled", "queue_full")
+    assert 15 < waits_s < 60
+    assert desk.database.count("jobs") == 1

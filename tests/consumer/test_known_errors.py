@@ -26,7 +26,7 @@ from outbox_consumer import ThrottledError
 from outbox_consumer.failures import error_class
 from outbox_consumer.http_errors import http_error, retry_after_s
 from outbox_consumer.known_errors import KNOWN, known_error
-from outbox_schemas import SealBroken
+from outbox_schemas import QueueFull, SealBroken
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "failures.md"
 REQUEST = httpx.Request("GET", "https://example.org/")
@@ -81,6 +81,12 @@ CASES: list[tuple[BaseException, str | None]] = [
     (ssl.SSLError("handshake"), "retryable tls"),
     (UNVERIFIED, "terminal tls_certificate"),
     (SealBroken("checkpoint"), "terminal seal_broken"),
+    (
+        QueueFull(
+            queue="q", tenant=None, measure="backlog", figure=7, limit=5, policy="refuse", age_s=1.0, drain_s=30.0
+        ),
+        "throttled queue_full",
+    ),
     (urllib.error.URLError(TimeoutError()), "retryable timeout"),
     (urllib.error.URLError("no host given"), "retryable connection_error"),
     (urllib.error.HTTPError("u", 503, "busy", Message(), None), "retryable http_503"),

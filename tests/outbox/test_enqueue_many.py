@@ -37,7 +37,7 @@ def test_any_number_of_jobs(database: Database, engine: sa.Engine, count: int) -
     assert len({ref.id for ref in refs}) == count
     assert all(ref.created for ref in refs)
     assert database.count("jobs WHERE priority = -3") == database.count("outbox") == count
-    assert len([text for text in executed if "enqueue_new_2" in text or "enqueue_2" in text]) == -(-count // 1000)
+    assert len([text for text in executed if "enqueue_new_3" in text or "enqueue_3" in text]) == -(-count // 1000)
 
 
 def test_a_key_doubled_across_statements_makes_one_job(database: Database, engine: sa.Engine) -> None:

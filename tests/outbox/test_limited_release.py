@@ -377,7 +377,7 @@ def test_the_kinds_of_one_queue_share_its_limit(database: Database, link: Link) 
 
 
 def test_whoever_stops_in_the_middle_holds_the_queue_for_a_moment_only(link: Link, database: Database) -> None:
-    """The server ends the transaction after three seconds of silence; after it the session has its usual bound again."""
+    """The server ends the transaction after three seconds of silence; then the session has its usual bound again."""
     limit(database, max_running=1)
     bound = "SELECT current_setting('idle_in_transaction_session_timeout')"
     usual = link.connection().execute(bound).fetchone()

@@ -11,7 +11,9 @@ import pytest
 NAMES = {
     "outbox": """CancelFilter CancelPreview CancelRefused CancelReport CancelResult DeadFilter EffectNotFound
         EffectNotOpen EffectState EffectView Explanation InboxKeyConflict InvalidSubmission JobNotFound
-        JobRef JobState JobView LogicalKeyConflict NameRefused Occurrence Once OutboxError Payload PayloadError Pause
+        JobRef JobState BoundPolicy QueueBound QueueFull bound_queue bound_queue_async list_bounds list_bounds_async
+        unbound_queue unbound_queue_async JobView
+        LogicalKeyConflict NameRefused Occurrence Once OutboxError Payload PayloadError Pause
         PauseScope Paused KEEP Keep QueueLimits TenantLimits clear_queue clear_queue_async clear_tenant
         clear_tenant_async list_limits list_limits_async set_queue set_queue_async set_tenant set_tenant_async
         list_pauses list_pauses_async pause pause_async resume resume_async

@@ -51,6 +51,7 @@ NEEDY = {
     "keep_figures",
     "open_queue",
     "set_tenant_limits",
+    "bound_queue",
 }
 
 every_file = pytest.mark.parametrize("name", FILES)
@@ -83,7 +84,16 @@ def test_the_header_names_every_parameter(name: str) -> None:
 def test_every_table_is_qualified(name: str) -> None:
     """No table or function of ours is found through the search path."""
     text = body_of(name)
-    for table in [*TABLES, "clock", "enqueue_2", "enqueue_one_2", "enqueue_new_2", "write_jobs_2", "once_1"]:
+    for table in [
+        *TABLES,
+        "clock",
+        "enqueue_3",
+        "enqueue_one_3",
+        "enqueue_new_3",
+        "write_jobs_2",
+        "bounded_1",
+        "once_1",
+    ]:
         for found in re.finditer(
             rf"\b(?:FROM|JOIN|INTO|UPDATE|,|\()\s+{table}\b(?!\s*AS\b\s*(?:MATERIALIZED)?\s*\()", text
         ):

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from outbox import JobRef, LogicalKeyConflict, SubmissionUnresolved, enqueue, enqueue_async, enqueue_many, writer
+from outbox import JobRef, LogicalKeyConflict, SubmissionUnresolved, enqueue, enqueue_async, enqueue_many, job_writing
 from support.database import Database
 from support.jobs import Note, notes
 from support.targets import BUSINESS, INSERT
@@ -170,7 +170,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(database: Database, level: s
 
 def test_a_key_that_can_never_be_read_ends_in_an_error(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the look beside the transaction finds nothing again and again, the caller is told to retry."""
-    monkeypatch.setattr(writer, "find_committed", lambda _, __, ___, submissions: [None] * len(submissions))
+    monkeypatch.setattr(job_writing, "find_committed", lambda _, __, ___, submissions: [None] * len(submissions))
     engine = database.engine(isolation_level="REPEATABLE READ")
     with engine.connect() as old, engine.connect() as rival:
         old.execute(sa.text("SELECT 1 FROM pg_class LIMIT 1"))

@@ -51,6 +51,9 @@ def test_errors_survive_a_process_boundary() -> None:
         errors.UpgradeFailed(2, "it raised KeyError"),
         errors.UnknownKey("k1"),
         errors.SealBroken("payload"),
+        errors.QueueFull(
+            queue="q", tenant="t", measure="backlog", figure=7, limit=5, policy="shed", age_s=1.0, drain_s=None
+        ),
         errors.EffectNotFound(job_id, "charge"),
         errors.EffectNotOpen(job_id, "charge", "is confirmed"),
         errors.InboxKeyConflict("k"),
@@ -67,7 +70,7 @@ def test_the_public_names() -> None:
         EffectNotOpen EffectState EffectView ErrorView Event Explanation FailedBecause Finding HandlerError
         InboxKeyConflict InvalidSubmission JobNotFound JobRef JobState JobView LeaseLost LogicalKeyConflict
         MAX_PAYLOAD_BYTES NameRefused NotDead Occurrence OutboxError Outcome OwedView Payload PayloadError Phase
-        Reached Reason RedriveRefused Ref RefCutShort RefError RefMismatch RefusalView ScheduleNotFound
+        QueueFull Reached Reason RedriveRefused Ref RefCutShort RefError RefMismatch RefusalView ScheduleNotFound
         ScheduleRefused SchemaMismatch SealBroken Sensitive SettingsError StateChanged SubmissionUnresolved
         TRANSITIONS TreeView UnknownKey UpgradeFailed decode_hint digest encode_hint next_states occurrence_key
         occurrence_of redacted shape"""

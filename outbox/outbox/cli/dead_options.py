@@ -16,7 +16,7 @@ from outbox.cli.output import STATEMENT_TIMEOUT_S
 from outbox.settings import Settings
 from outbox.statements import statements_for
 
-__all__ = ["by_option", "changing", "filter_options", "module_option", "reason_option"]
+__all__ = ["age", "by_option", "changing", "filter_options", "module_option", "reason_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ module_option = click.option(
 )
 
 
-def _age(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
+def age(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> timedelta | None:
     """Return a span of time such as 90s, 30m, 12h, 7d or 2w."""
     if value is None:
         return None
@@ -49,7 +49,7 @@ def filter_options(command: F) -> F:
             click.option("--queue", metavar="NAME", help="Only jobs of this queue."),
             click.option("--tenant", metavar="NAME", help="Only jobs of this tenant."),
             click.option(
-                "--older-than", callback=_age, metavar="SPAN", help="Only those that failed so long ago: 12h, 7d."
+                "--older-than", callback=age, metavar="SPAN", help="Only those that failed so long ago: 12h, 7d."
             ),
         )
     ):

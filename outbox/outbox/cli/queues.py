@@ -1,4 +1,4 @@
-"""`outbox queues`: what waits, is hinted and runs, per queue; what is paused, and the limits; pause and resume."""
+"""`outbox queues`: what waits, is hinted and runs, per queue; what is paused, limited and bounded; pause, resume."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import click
 
+from outbox.bounding import bounds_of
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
+from outbox.cli.queue_bounds import bound_command, bound_lines, unbound_command
 from outbox.cli.queue_limits import (
     limit_lines,
     set_command,
@@ -41,7 +43,7 @@ def queues(ctx: click.Context) -> None:
     SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
     its queue's pause), RELEASED for a consumer. READY is the sum of the four. IN and OUT are jobs submitted and ended a
     second, as measured lately; DRAINS IN says how long what is due and released takes at that rate if nothing is added.
-    Below stands what is paused, and then the limits.
+    Below stands what is paused, and then the limits and the bounds.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(overview)
@@ -56,9 +58,16 @@ def overview(settings: Settings) -> None:
         pauses = pauses_of(link.run("list_pauses"))
         limits = limits_of(link.run("list_limits", batch=_MOST_TENANTS))
         figures = list_figures(link)
+        bounds = bounds_of(link.run("list_bounds"))
+    data = {"queues": found, "pauses": pauses, "limits": limits, "figures": figures, "bounds": bounds}
     show(
-        {"queues": found, "pauses": pauses, "limits": limits, "figures": figures},
-        lambda: [*_queue_lines(found, pauses, figures), *_pause_lines(pauses), *limit_lines(limits)],
+        data,
+        lambda: [
+            *_queue_lines(found, pauses, figures),
+            *_pause_lines(pauses),
+            *limit_lines(limits),
+            *bound_lines(bounds, figures),
+        ],
     )
 
 
@@ -191,5 +200,5 @@ def resume_command(
     show({"resumed": ended is not None, "pause": ended}, lambda: [printable(line)])
 
 
-for _command in (set_command, set_tenant_command, unset_command, unset_tenant_command):
+for _command in (set_command, set_tenant_command, unset_command, unset_tenant_command, bound_command, unbound_command):
     queues.add_command(_command)

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from outbox.cancelling import check_actor
+from outbox.job_writing import write_one
 from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked
 from outbox.schedules.looking import get_schedule
 from outbox.schedules.turns import submission_of_occurrence
@@ -17,7 +18,6 @@ from outbox.schedules.views import ScheduleView
 from outbox.statements import Statements, statements_for
 from outbox.submission import Options
 from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of, writable
-from outbox.writer import write_one
 from outbox_schemas import JobRef, ScheduleNotFound, ScheduleRefused, occurrence_key
 from outbox_schemas.names import check_name
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from outbox.backoff import ceiling
+from outbox.fullness import UNBOUNDED
 from outbox.ids import new_id
 from outbox.link import Link
 from outbox.masking import masked_line
@@ -95,7 +96,8 @@ def _make(link: Link, row: Any, at: datetime) -> None:
     """Write the job of an occurrence. One that has its key already is that job, however it came to be."""
     starts = at + timedelta(seconds=delay_s(row.name, at, row.jitter_s))
     options = Options.of(tenant=row.tenant, priority=row.priority, run_at=starts)
-    link.run("enqueue_one", jobs=job_text(submission_of_occurrence(row, occurrence_key(row.name, at)), options))
+    jobs = job_text(submission_of_occurrence(row, occurrence_key(row.name, at)), options)
+    link.run("enqueue_one", jobs=jobs, bounded=UNBOUNDED)
 
 
 def _broken(link: Link, row: Any, error: Exception) -> Turn:

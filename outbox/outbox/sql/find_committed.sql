@@ -1,4 +1,4 @@
--- Purpose: find a job by its key on a connection of its own, for a writer whose snapshot is too old to see it.
+-- Purpose: find a job by its key: on a connection of its own, for a writer whose snapshot is too old to see it; or before a full queue refuses it.
 -- Transition: none
 -- Parameters: tenant, kind, logical_key
 -- Locks: none. Index: jobs_logical_key.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from outbox import QueueFull
 from outbox.cli import root
 from outbox.cli.dead_options import changing
 from outbox.identity import worker_identity
@@ -63,6 +64,53 @@ def test_pause_list_and_resume(run: Any, database: Database, chosen: list[str], 
     code, shown, _ = run("queues", "resume", *chosen, *WHO)
     assert (code, shown) == (0, f"{what} was not paused\n")
     assert json.loads(run("queues", "--json")[1])["pauses"] == []
+
+
+def test_bounds_are_set_listed_and_taken_away(run: Any, database: Database) -> None:
+    """Each command says what it did; the overview lists the bound, and that the queue is full by it."""
+    submit(database, 3)
+    assert "BOUNDED" not in run("queues")[1]
+    code, shown, _ = run("queues", "bound", "notes", "--max-backlog", "2", "--max-age", "5m", *WHO)
+    assert (code, shown) == (0, "queue notes is bounded: 2 due jobs or 5 min of age, refuse\n")
+    run("queues", "bound", "notes", "--tenant", "acme", "--max-backlog", "9", "--policy", "shed", "--keeps", "5", *WHO)
+    code, shown, _ = run("queues", "bound", "others", "--max-age", "1h", "--policy", "defer", "--longest", "2m", *WHO)
+    assert "defer up to 2 min" in shown
+    assert FigureKeeper().keep(database.link())
+    shown = run("queues")[1]
+    lines = shown[shown.index("BOUNDED") :].splitlines()
+    assert len(lines) == 4
+    assert "yes" in lines[1]
+    assert "yes" not in lines[2]
+    assert "shed below priority 5" in lines[2]
+    found = json.loads(run("queues", "--json")[1])["bounds"]
+    assert [(one["queue"], one["tenant"], one["policy"]) for one in found] == [
+        ("notes", None, "refuse"), ("notes", "acme", "shed"), ("others", None, "defer"),
+    ]  # fmt: skip
+    with pytest.raises(QueueFull):
+        submit(database)
+    code, shown, _ = run("queues", "unbound", "notes", *WHO)
+    assert (code, shown) == (0, "queue notes is bounded no more\n")
+    code, shown, _ = run("queues", "unbound", "notes", *WHO)
+    assert (code, shown) == (0, "queue notes had no bound\n")
+    submit(database)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["notes"], "max_backlog"),
+        (["notes", "--max-backlog", "0"], "max_backlog"),
+        (["notes", "--max-backlog", "5", "--policy", "drop"], "policy"),
+        (["notes", "--max-age", "soon"], "90s, 30m"),
+        (["a b", "--max-backlog", "5"], "queue"),
+    ],
+)
+def test_a_bound_that_cant_be_is_refused(run: Any, database: Database, arguments: list[str], said: str) -> None:
+    """With the name of what is wrong, and nothing is changed."""
+    code, _, error = run("queues", "bound", *arguments, *WHO)
+    assert code == 2
+    assert said in error
+    assert database.count("queue_bounds") == database.count("audit") == 0
 
 
 def test_rates_and_drain_time_are_shown(run: Any, database: Database) -> None:

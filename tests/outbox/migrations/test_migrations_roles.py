@@ -71,7 +71,8 @@ USED_BY = {
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} {SCHEDULING} list_processes hold_job hold_jobs cancellable read_traces "
-    f"list_figures cancel write_audit pause resume list_pauses take_back wake_relay {LIMITS} get_payload "
+    "list_figures bound_queue unbound_queue list_bounds "
+    f"cancel write_audit pause resume list_pauses take_back wake_relay {LIMITS} get_payload "
     f"preview_purge {PURGING}",
 }
 

@@ -1,0 +1,142 @@
+"""The writer's statements: jobs are written, or it is found out who holds their keys, in a transaction of the caller's.
+
+All or none, with the transaction usable after every refusal. See `outbox.writer` for the promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import sqlalchemy as sa
+
+from outbox.fullness import UNBOUNDED, deferred, holders_or_refuse, is_refusal
+from outbox.side_lookup import Holder, find_committed, holders_of
+from outbox.statements import Statements
+from outbox.submission import Options, Submission, has_same_arguments, job_text, jobs_text
+from outbox_schemas import JobRef, JobState, LogicalKeyConflict, SubmissionUnresolved
+from outbox_schemas.states import job_state
+
+__all__ = ["write_many", "write_one"]
+
+_BATCH = 1000
+_TRIES = 5
+_UNRESOLVED = (
+    "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
+)
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call: through what it writes, and on which terms. The bounds of queues are asked about once, by its first
+    statement, so that not half of it is refused or deferred.
+    """
+
+    connection: sa.Connection
+    statements: Statements
+    options: Options
+    bounded: str
+
+    def ask(self, name: str, some: Sequence[Submission]) -> str | None:
+        """Return what a writer's statement answers about some of the jobs; if they are deferred, it is sent again."""
+        text = job_text(some[0], self.options) if len(some) == 1 else jobs_text(some, self.options)
+        parameters = {"jobs": text, "bounded": self.bounded}
+        answer: str | None = self.statements.value_within(self.connection, name, parameters)
+        if is_refusal(answer):
+            return answer
+        asked, self.bounded = self.bounded, UNBOUNDED
+        later = deferred(answer, self.options) if asked else None
+        if later is None:
+            return answer
+        self.options = later
+        return self.ask(name, some)
+
+
+def write_many(
+    connection: sa.Connection, ordered: list[Submission], options: Options, statements: Statements, bounded: str
+) -> list[JobRef]:
+    """Write sorted jobs, all or none, or find who holds their keys; answers come in the order given. `bounded`: as in
+    `write_one`.
+    """
+    call = _Call(connection, statements, options, bounded)
+    batches = [ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH)]
+    # One statement that writes all or nothing needs no savepoint around it.
+    alone = len(batches) == 1
+    if alone and (refs := _write_new(call, ordered)):
+        return refs
+    with connection.begin_nested():
+        return [ref for batch in batches for ref in ((not alone and _write_new(call, batch)) or _write(call, batch))]
+
+
+def write_one(
+    connection: sa.Connection,
+    submission: Submission,
+    options: Options,
+    statements: Statements,
+    bounded: str = UNBOUNDED,
+) -> JobRef:
+    """Write one job, or find who holds its key. `bounded`: the queues whose bounds hold, as `bounded_queues` gives."""
+    call = _Call(connection, statements, options, bounded)
+    for _ in range(_TRIES):
+        answer = call.ask("enqueue_one", (submission,))
+        if answer is None:
+            return _created(submission)
+        if ref := _found(call, (submission,), answer)[0]:
+            return ref
+    raise SubmissionUnresolved(_UNRESOLVED)
+
+
+def _write_new(call: _Call, ordered: Sequence[Submission]) -> list[JobRef]:
+    """Write jobs if all their keys are free, else nothing: the usual case of a batch, and the faster statement."""
+    if len(ordered) == 1 or any(one[:2] == other[:2] for one, other in pairwise(ordered)):
+        return []
+    answer = call.ask("enqueue_new", ordered)
+    if answer is None:
+        return [_created(submission) for submission in ordered]
+    return _held(call, ordered, answer) if is_refusal(answer) else []
+
+
+def _write(call: _Call, ordered: Sequence[Submission]) -> list[JobRef]:
+    """Write jobs, or find who holds their keys."""
+    refs: dict[int, JobRef] = {}
+    waiting = ordered
+    for _ in range(_TRIES):
+        found = _found(call, waiting, call.ask("enqueue", waiting))
+        refs |= {submission.number: ref for submission, ref in zip(waiting, found, strict=True) if ref}
+        waiting = [submission for submission in waiting if submission.number not in refs]
+        if not waiting:
+            return [refs[submission.number] for submission in ordered]
+    raise SubmissionUnresolved(_UNRESOLVED)
+
+
+def _found(call: _Call, waiting: Sequence[Submission], answer: str | None) -> list[JobRef | None]:
+    """Return what an answer says of each job; None where its key was taken and is free again, or still unknown."""
+    if answer is None:
+        return [_created(submission) for submission in waiting]
+    if is_refusal(answer):
+        return [*_held(call, waiting, answer)]
+    tenant = call.options.tenant
+    holders = holders_of(answer)
+    unseen = [submission for submission, holder in zip(waiting, holders, strict=True) if holder is None]
+    found = iter(find_committed(call.connection, call.statements, tenant, unseen))
+    known = [(submission, holder or next(found)) for submission, holder in zip(waiting, holders, strict=True)]
+    return [holder and _reference(submission, holder, tenant) for submission, holder in known]
+
+
+def _held(call: _Call, refused: Sequence[Submission], answer: str) -> list[JobRef]:
+    """Return the jobs that hold the keys of what a full queue refuses. Raises `QueueFull` if one would be new."""
+    holders = holders_or_refuse(call.connection, call.statements, call.options.tenant, refused, answer)
+    return [_reference(one, holder, call.options.tenant) for one, holder in zip(refused, holders, strict=True)]
+
+
+def _created(submission: Submission) -> JobRef:
+    return JobRef(id=submission.id, created=True, state=JobState.READY)
+
+
+def _reference(submission: Submission, holder: Holder, tenant: str) -> JobRef:
+    if holder.id != submission.id and not has_same_arguments(submission, holder.digest, tenant):
+        raise LogicalKeyConflict(
+            tenant=tenant, kind=submission.kind, logical_key=submission.logical_key, job_id=holder.id
+        )
+    return JobRef(id=holder.id, created=holder.id == submission.id, state=job_state(holder.state))
