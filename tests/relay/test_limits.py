@@ -11,8 +11,12 @@ import pytest
 
 from outbox import set_queue
 from outbox.ending import complete
+from outbox.floors import BEGINNING
 from outbox.leasing import Ability, Worker, claim
+from outbox.limited_release import LimitedRelease
+from outbox.relaying import DueQueue
 from outbox.settings import Settings
+from outbox_relay.limited import LimitedQueues
 from support.database import Database
 
 WHO = {"by": "ada", "reason": "the partner asked for it"}
@@ -112,3 +116,22 @@ def test_three_relays_keep_to_a_rate_and_use_it(
     assert took_s >= 3.9
     # Lenient here, where other tests share the machine: the figure is a claim of its own.
     assert took_s <= 8
+
+
+def test_a_dear_look_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a look takes long, for all that it steps over, the loop has four times as long for other queues."""
+    now = [100.0]
+    looks: list[float] = []
+
+    def dear(*_: Any, **__: Any) -> LimitedRelease:
+        looks.append(now[0])
+        now[0] += 0.5
+        return LimitedRelease([], 0.02)
+
+    monkeypatch.setattr("outbox_relay.limited.release_limited", dear)
+    queues = LimitedQueues(Any, rehint_after_s=10, clock=lambda: now[0])  # type: ignore[arg-type]  # no link is used
+    queues.seen([DueQueue("q", 0, governed=True)])
+    while now[0] < 110:
+        assert queues.release("q", 10, BEGINNING) == []
+        now[0] += max(0.01, queues.at_most(1.0))
+    assert len(looks) <= 5
