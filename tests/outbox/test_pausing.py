@@ -215,6 +215,20 @@ def test_an_older_snapshot_is_no_trouble(database: Database, link: Link, level: 
     assert take(link, ids) == []
 
 
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_claim_since_the_snapshot_does_not_end_the_pauses_transaction(
+    database: Database, link: Link, level: str
+) -> None:
+    """A hint that the snapshot shows as out has become an attempt: that goes on, and a keeper takes the others back."""
+    ids = submit(database, 3)
+    release_all(link)
+    with database.engine(poolclass=sa.NullPool, isolation_level=level).begin() as connection:
+        connection.execute(sa.text("SELECT 1 FROM outbox.jobs")).all()
+        assert len(take(link, ids[:1])) == 1
+        assert pause(connection, "queue", "notes", **WHO).taken_back == 0
+    assert PauseKeeper().keep(link).taken_back == 2
+
+
 def test_the_async_twins_do_the_same(database: Database, link: Link) -> None:
     """On an async connection a pause holds, is listed, and ends."""
     submit(database)
