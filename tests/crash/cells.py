@@ -10,7 +10,7 @@ from typing import Any
 from crash import environment, unfenced
 from crash.deciding import effect_resolved_at, redrive_decided_at
 from crash.doubts import DOUBTED
-from crash.keeping import expiry_at, hints_at, limits_at, pauses_at, sets_at
+from crash.keeping import expiry_at, hints_at, limits_at, one_slot, pauses_at, sets_at
 from crash.processes import Armed
 from crash.purging import purge_at
 from crash.rotation import rotation_at
@@ -168,6 +168,7 @@ def _cell(name: str, run: Callable[..., None], **options: Any) -> Cell:
 
 def _environment_cells() -> Iterable[Cell]:
     yield _cell("two relays, one killed", environment.two_relays)
+    yield _cell("limit of one, consumers killed", one_slot)
     yield _cell("queue purged", environment.queue_purged)
     yield _cell("queue deleted", environment.queue_deleted)
     yield _cell("broker killed", environment.broker_killed, server="broker")
