@@ -148,7 +148,7 @@ def _wait_s(entry: Entry, error_class: str, at_least_s: float) -> float:
     except BaseException:  # noqa: BLE001 - as above
         _complain(entry)
         return cap_s
-    if 0 <= wait_s <= cap_s:
+    if 0 <= wait_s <= cap_s + min(at_least_s, entry.handler.retry.patience.total_seconds()):
         return wait_s
     log.error("a retry policy answered out of bounds; its cap is used", extra={"kind": entry.claimed.kind})
     return cap_s

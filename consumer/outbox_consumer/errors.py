@@ -55,8 +55,8 @@ class TransactionEndedError(RuntimeError):
 
 
 class ThrottledError(RetryableError):
-    """The dependency asks for patience. The next try starts no earlier than `retry_after` from now, within the
-    policy's cap for waiting.
+    """The dependency asks for patience. The next try starts no earlier than `retry_after` from now, as far as the
+    policy's `patience` goes.
 
     Args:
         message: for people.

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origi
 from sqlalchemy.orm import Session
 
 from outbox.leasing import Ability
+from outbox_consumer.arguments import check_arguments
 from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.isolation.terms import DEFAULTS, terms_of
 from outbox_consumer.job import Job
@@ -108,6 +109,7 @@ class BaseHandler(Generic[P]):
                 "transaction"
             )
         cls._check_handle()
+        check_arguments(cls)
         terms_of(cls)
         if cls.max_runtime < cls.lease:
             raise HandlerError(

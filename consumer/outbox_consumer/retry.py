@@ -31,7 +31,9 @@ class RetryPolicy:
         max_age: how long after its first claim a job is still tried again; 1 second to ten years.
         base: the longest wait after the first failure.
         factor: growth of that longest wait per failure; at least 1.
-        cap: the longest wait ever; at most 30 days.
+        cap: the longest wait that failures alone lead to; at most 30 days.
+        patience: how much of what a throttled dependency asks for is granted; at most 30 days. What is drawn comes on
+            top of it, so a wait is never longer than `cap` and `patience` together.
 
     The wait is drawn evenly between nothing and the longest wait, so that jobs that failed together don't return
     together. All four are counted from the job's stored history, and anew after a redrive.
@@ -47,13 +49,14 @@ class RetryPolicy:
     base: timedelta = timedelta(seconds=2)
     factor: float = 2.0
     cap: timedelta = timedelta(hours=1)
+    patience: timedelta = timedelta(days=1)
 
     def __post_init__(self) -> None:
         for name in ("max_attempts", "max_unknown", "max_throttled"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_ATTEMPTS:
                 raise HandlerError(f"RetryPolicy.{name} must be a whole number from 1 to {_MAX_ATTEMPTS}")
-        for name in ("base", "cap", "max_age"):
+        for name in ("base", "cap", "patience", "max_age"):
             value = getattr(self, name)
             if not isinstance(value, timedelta):
                 raise HandlerError(
@@ -62,8 +65,9 @@ class RetryPolicy:
                 )
         if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
             raise HandlerError(f"RetryPolicy.factor must be a number; it is of type {type(self.factor).__name__}")
-        if not timedelta(0) <= self.base <= _MAX_CAP or not timedelta(0) <= self.cap <= _MAX_CAP:
-            raise HandlerError("RetryPolicy.base and cap must be from 0 to 30 days")
+        for name in ("base", "cap", "patience"):
+            if not timedelta(0) <= getattr(self, name) <= _MAX_CAP:
+                raise HandlerError(f"RetryPolicy.{name} must be from 0 to {_MAX_CAP.days} days")
         if not _LEAST_AGE <= self.max_age <= _MAX_AGE:
             raise HandlerError(f"RetryPolicy.max_age must be from 1 second to {_MAX_AGE.days} days")
         if not math.isfinite(self.factor) or self.factor < 1:
@@ -74,11 +78,12 @@ class RetryPolicy:
         return ceiling(failures, self.base.total_seconds(), self.cap.total_seconds(), self.factor)
 
     def wait_s(self, failures: int, at_least_s: float = 0.0) -> float:
-        """Return a drawn wait in seconds, counted from `at_least_s` (a throttle's wish) on, within the cap: jobs that
-        were all told the same must not return together, either.
+        """Return a drawn wait in seconds, counted from `at_least_s` (a throttle's wish) on, as far as the patience
+        goes: jobs that were all told the same must not return together, either.
         """
         drawn = random.uniform(0, self.longest_wait_s(failures))  # noqa: S311 - spreads load, guards nothing
-        return min(max(at_least_s if math.isfinite(at_least_s) else 0.0, 0.0) + drawn, self.cap.total_seconds())
+        wish = 0.0 if math.isnan(at_least_s) else max(at_least_s, 0.0)
+        return min(wish, self.patience.total_seconds()) + drawn
 
     def longest_course(self, max_runtime: timedelta) -> timedelta:
         """Return the longest time from a job's first claim to the end of its last attempt: `max_age`, and the run that

@@ -29,7 +29,7 @@ def explain(target: Target, job_id: UUID, *, schema: str | None = None) -> Expla
 
     Processes are known by the sign of life that each gives every ten seconds; one that ended badly is forgotten a
     minute later. The caller needs SELECT on `jobs`, `outbox`, `effects`, `processes`, `joins`, `join_members`,
-    `redrive_items`, `redrive_operations`, `pauses`, `queue_limits` and `tenant_limits`.
+    `redrive_items`, `redrive_operations`, `dead_letters`, `pauses`, `queue_limits` and `tenant_limits`.
 
     Raises:
         JobNotFound: no job has this id.
@@ -54,10 +54,11 @@ def _explained(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -
     )[0]
     awaited = None if row.awaited is None else AwaitedSet.model_validate_json(row.awaited)
     effects, redrive = tuple(row.open_effects), None if row.redrive is None else (row.redrive[0], row.redrive[1])
+    discarded = None if row.discarded is None else (row.discarded[0], row.discarded[1])
     pauses = _pauses(row.pauses)
     limits = limits_around(read("limits_around", {"queue": job.queue, "tenant": job.tenant}))
     around = Surroundings(
-        row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive, pauses, limits
+        row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive, pauses, limits, discarded
     )
     return explanation_of(job, around)
 

@@ -18,7 +18,7 @@ from outbox_schemas.exactness import check_exact, text_digest
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 from outbox_schemas.refusals import reasons
 
-__all__ = ["Patch", "merged", "patched"]
+__all__ = ["Patch", "merged", "patched", "told"]
 
 Patch = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
 
@@ -95,14 +95,15 @@ def _fitting(new: Mapping[str, Any], row: Any, payload_type: type[Payload], wher
     except PayloadError:
         raise
     except (ValueError, RecursionError) as error:
-        told = _told(error)
-        raise PayloadError(where, f"leaves a payload that does not fit {payload_type.__name__}: {told}") from None
+        why = told(error)
+        raise PayloadError(where, f"leaves a payload that does not fit {payload_type.__name__}: {why}") from None
     if payload.checked_key() != row.logical_key:
         raise NameRefused(where, "would change the logical key, which is the job's for life; submit a new job instead")
     return payload.to_document()
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """Return in a line what does not fit, by field and without any value."""
     if isinstance(error, ValidationError):
         return "; ".join(f"{field}: {problem}" for field, problem in reasons(error)[:3])
     return type(error).__name__

@@ -68,6 +68,7 @@ class Surroundings:
         awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
         pauses: those in force that hold it, the widest first.
         limits: what its queue's limits leave to it; None where there are none.
+        discarded: who has closed its dead letter, and why.
     """
 
     now: datetime
@@ -80,6 +81,7 @@ class Surroundings:
     redrive: tuple[str, str] | None = None
     pauses: tuple[Pause, ...] = ()
     limits: LimitsAround | None = None
+    discarded: tuple[str, str] | None = None
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
@@ -118,6 +120,11 @@ def _ended(job: JobView, around: Surroundings) -> Finding:
     if job.state is JobState.CANCELLED:
         who = printable(job.cancel_requested_by or "someone")
         return _finding(Reason.CANCELLED, f"nothing: it was cancelled by {who}", since=since)
+    if around.discarded is not None:
+        who, why_closed = (masked_line(text) for text in around.discarded)
+        return _finding(
+            Reason.DISCARDED, f"nothing: it has failed, and {who} closed its dead letter: {why_closed}", since=since
+        )
     if job.last_error is not None and job.last_error.code == ON_HOLD:
         names = ", ".join(map(printable, around.open_effects)) or "an effect"
         text = f"a person: nobody knows whether its effect has happened ({names}), so it is on hold"

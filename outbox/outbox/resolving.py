@@ -77,8 +77,9 @@ def resolve_effect(
 
     Confirmed: the next attempt gets `result` (None if none is given) and sends nothing. Not done: the next attempt
     sends it, under the same key. The job itself stays as it is; a redrive lets it go on. An effect that is confirmed
-    already, but without the result that it had, may be given that. Who, why and the evidence are audited in the same
-    transaction. The result for a sealed job is sealed with this process's keys, as its own would be; the rest is not.
+    already, but without the result that it had, or by a person who gave none, may be given one. Who, why and the
+    evidence are audited in the same transaction. The result for a sealed job is sealed with this process's keys, as its
+    own would be; the rest is not.
 
     Args:
         evidence: where it was seen: an id, a line of a statement, a person asked.
@@ -117,7 +118,7 @@ def resolve_effect(
     found = statements.run_within(connection, "job_effects", {"job_id": job_id})
     view = next(_view(row) for row in found if row.name == name)
     if not rows[0].resolved:
-        raise _refusal(view, rows[0].job_state, rows[0].effect_state)
+        raise _refusal(view, rows[0])
     return view
 
 
@@ -137,19 +138,18 @@ def _sealed(connection: sa.Connection, statements: Statements, job_id: UUID, nam
     return vault.seal_json(text, f"effect:{name}")
 
 
-def _refusal(effect: EffectView, job_state: str, effect_state: str) -> EffectNotOpen:
-    job_id, name = effect.job_id, effect.name
-    lacks_result = effect_state == EffectState.CONFIRMED and effect.result_note is not None
-    if job_state == JobState.RUNNING and (lacks_result or effect_state in _OPEN):
+def _refusal(effect: EffectView, found: Any) -> EffectNotOpen:
+    job_id, name, job_state, effect_state = effect.job_id, effect.name, found.job_state, found.effect_state
+    if job_state == JobState.RUNNING and (found.lacks_result or effect_state in _OPEN):
         return EffectNotOpen(
             job_id, name, f"belongs to a job that is {job_state}; wait for the end of its attempt, or cancel it"
         )
-    if lacks_result:
+    if found.lacks_result:
         return EffectNotOpen(
             job_id,
             name,
-            "is confirmed already, and lacks only its result, which could not be stored: resolve it as confirmed, with "
-            "that result (--result-file, result=)",
+            "is confirmed already, and lacks only its result, which could not be stored or was not given: resolve it "
+            "as confirmed, with that result (--result-file, result=)",
         )
     return EffectNotOpen(job_id, name, f"is {effect_state} already; only what is pending or uncertain can be resolved")
 

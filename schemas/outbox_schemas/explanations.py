@@ -41,6 +41,7 @@ class Reason(StrEnum):
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
     FAILED = "failed"
+    DISCARDED = "discarded"
     EFFECT_ON_HOLD = "effect_on_hold"
     REDRIVE_WAITS = "redrive_waits"
     NOTHING_OWED = "nothing_owed"

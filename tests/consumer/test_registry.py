@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -283,6 +284,41 @@ def test_functions_with_a_yield_are_refused() -> None:
     ):
         with pytest.raises(HandlerError, match=name):
             type("X", (base,), {"payload_type": Task, "handle": plain} | {name: function})
+
+
+WRONG_ARGUMENTS: dict[str, tuple[str, Any]] = {
+    "handle without the job": ("handle", lambda _self, _payload: None),
+    "handle without self": ("handle", lambda _job, _payload: None),
+    "handle with more": ("handle", lambda _self, _job, _payload, _more: None),
+    "handle by name only": ("handle", lambda _self, *, _job, _payload: None),
+    "apply without the job": ("apply", lambda _self, _session, _result: None),
+    "static apply": ("apply", staticmethod(lambda _session, _result: None)),
+    "classify without an error": ("classify", lambda _self: None),
+    "load without a version": ("load", lambda _self, _text: None),
+}
+RIGHT_ARGUMENTS: dict[str, tuple[str, Any]] = {
+    "other names": ("handle", lambda _me, _the_job, _what: None),
+    "anything": ("handle", lambda *_, **__: None),
+    "more with a default": ("apply", lambda _self, _session, _job, _result, _more=1: None),
+    "static": ("handle", staticmethod(lambda _job, _payload: None)),
+    "of the class": ("classify", classmethod(lambda _cls, _error: None)),
+    "a callable": ("handle", functools.partial(lambda *_: None)),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ARGUMENTS)
+def test_methods_that_could_not_be_called_are_refused(case: str) -> None:
+    """When the class is defined, not by a job whose side effects have happened by then."""
+    name, function = WRONG_ARGUMENTS[case]
+    with pytest.raises(HandlerError, match=rf"X\.{name} must take \(self, "):
+        type("X", (Handler,), {"payload_type": Task, "handle": lambda _self, _job, _payload: None} | {name: function})
+
+
+@pytest.mark.parametrize("case", RIGHT_ARGUMENTS)
+def test_methods_that_can_be_called_are_taken(case: str) -> None:
+    """Whatever their arguments are called, and however the call finds them."""
+    name, function = RIGHT_ARGUMENTS[case]
+    type("X", (Handler,), {"payload_type": Task, "handle": lambda _self, _job, _payload: None} | {name: function})
 
 
 def test_handler_without_handle_is_refused() -> None:

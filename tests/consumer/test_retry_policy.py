@@ -22,13 +22,15 @@ policies = st.builds(
     base=durations,
     factor=st.floats(1, 1e300),
     cap=durations,
+    patience=durations,
 )
 
 
 @given(policies, st.integers(0, 10**9), st.floats(allow_nan=True, allow_infinity=True))
-def test_wait_is_always_within_nothing_and_the_cap(policy: RetryPolicy, failures: int, at_least: float) -> None:
-    """No count, factor or wish makes a wait negative, endless or longer than the cap."""
-    assert 0 <= policy.wait_s(failures, at_least) <= policy.cap.total_seconds()
+def test_wait_is_always_within_nothing_and_its_bounds(policy: RetryPolicy, failures: int, at_least: float) -> None:
+    """No count, factor or wish makes a wait negative, endless, or longer than the cap and the patience."""
+    assert 0 <= policy.wait_s(failures, at_least) <= policy.cap.total_seconds() + policy.patience.total_seconds()
+    assert 0 <= policy.wait_s(failures) <= policy.cap.total_seconds()
 
 
 @pytest.mark.parametrize("failures", [15, 46, 62, 1023, 1024, 100_000])
@@ -53,9 +55,17 @@ def test_base_zero_waits_for_nothing() -> None:
 
 
 @given(policies, st.floats(0, 1e6))
-def test_throttle_is_a_lower_bound_within_the_cap(policy: RetryPolicy, wish: float) -> None:
-    """A throttled wait is no shorter than asked, unless the cap is."""
-    assert policy.wait_s(3, wish) >= min(wish, policy.cap.total_seconds())
+def test_throttle_is_a_lower_bound_within_the_patience(policy: RetryPolicy, wish: float) -> None:
+    """A throttled wait is no shorter than asked, whatever the cap is, as far as the patience goes."""
+    assert policy.wait_s(3, wish) >= min(wish, policy.patience.total_seconds())
+
+
+def test_jobs_told_to_wait_longer_than_the_cap_return_apart() -> None:
+    """A wish above the cap is kept, and what is drawn comes on top."""
+    policy = RetryPolicy(base=timedelta(seconds=60), cap=timedelta(seconds=60))
+    waits = [policy.wait_s(1, 90) for _ in range(200)]
+    assert min(waits) >= 90
+    assert max(waits) - min(waits) > 30
 
 
 BAD: list[dict[str, Any]] = [
@@ -67,6 +77,8 @@ BAD: list[dict[str, Any]] = [
     {"base": timedelta(days=31)},
     {"cap": timedelta(seconds=-1)},
     {"cap": timedelta(days=31)},
+    {"patience": timedelta(days=31)},
+    {"patience": 5},
     {"factor": 0.5},
     {"factor": float("inf")},
     {"factor": float("nan")},
@@ -133,12 +145,12 @@ def test_attempts_are_used_up_exactly_at_their_maximum(charged: int, limit: int)
 
 
 def test_jobs_that_were_told_the_same_do_not_return_together() -> None:
-    """The jitter comes on top of what a dependency asks for, within the cap."""
-    policy = RetryPolicy(base=timedelta(seconds=8), cap=timedelta(seconds=100))
+    """The jitter comes on top of what a dependency asks for, as far as the patience goes."""
+    policy = RetryPolicy(base=timedelta(seconds=8), cap=timedelta(seconds=100), patience=timedelta(seconds=500))
     waits = [policy.wait_s(1, 60) for _ in range(200)]
     assert 60 <= min(waits) < 63
     assert 65 < max(waits) <= 68
-    assert policy.wait_s(1, 1000) == 100
+    assert 500 <= policy.wait_s(1, 1000) <= 508
 
 
 @pytest.mark.parametrize("error_type", [ThrottledError, EffectNotSent])

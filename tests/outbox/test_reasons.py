@@ -340,6 +340,12 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         [Reason.EFFECT_ON_HOLD],
     ),
     (
+        job(JobState.FAILED, last_error=error("effect_on_hold")),
+        Surroundings(NOW, discarded=("ada", "paid by hand")),
+        "nothing: it has failed, and ada closed its dead letter: paid by hand",
+        [Reason.DISCARDED],
+    ),
+    (
         job(JobState.FAILED),
         Surroundings(NOW, redrive=("01a2", "paused")),
         "its turn in redrive 01a2 (paused)",

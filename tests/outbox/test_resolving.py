@@ -98,6 +98,22 @@ def test_a_result_that_could_not_be_stored_is_given_afterwards(
     assert database.value("SELECT result::text FROM {s}.effects WHERE name = 'mail'") == "null"
 
 
+def test_a_result_that_a_person_left_out_is_given_afterwards(
+    database: Database, engine: sa.Engine, on_hold: UUID
+) -> None:
+    """Confirmed without a result, it can be given one once; None that was given is one."""
+    with engine.begin() as connection:
+        resolve_effect(connection, on_hold, "charge", "confirmed", **WHO)
+        with pytest.raises(EffectNotOpen, match=r"lacks only its result.*not given"):
+            resolve_effect(connection, on_hold, "charge", "confirmed", **WHO)
+        view = resolve_effect(connection, on_hold, "charge", "confirmed", result={"id": 1}, **WHO)
+        assert (view.settled_by, view.state) == ("person", EffectState.CONFIRMED)
+        with pytest.raises(EffectNotOpen, match="confirmed already; only what is pending"):
+            resolve_effect(connection, on_hold, "charge", "confirmed", result=2, **WHO)
+    assert database.value("SELECT result FROM {s}.effects WHERE name = 'charge'") == {"id": 1}
+    assert database.count("audit WHERE action = 'effect.resolve'") == 2
+
+
 def test_a_running_job_is_left_alone(database: Database, link: Link, engine: sa.Engine) -> None:
     """Its attempt may know better in a moment; afterwards the same word is taken."""
     (mine,) = running(database, link)

@@ -8,7 +8,7 @@ from outbox.cli.output import table
 from outbox.masking import masked_line
 from outbox_schemas import AttemptView, RefusalView
 
-__all__ = ["attempt_lines", "history_lines"]
+__all__ = ["attempt_lines", "history_lines", "traceback_lines"]
 
 _HEADERS = ["ATTEMPT", "OUTCOME", "REACHED", "WORKER", "HOST", "CLAIMED", "STARTED", "ENDED", "EFFECTS", "ERROR"]
 
@@ -31,6 +31,16 @@ def history_lines(attempts: Sequence[AttemptView], refusals: Sequence[RefusalVie
         yield from table(
             ["ATTEMPT", "AT", "WRITE", "WORKER"], [[one.attempt, one.at, one.what, one.worker] for one in refusals]
         )
+
+
+def traceback_lines(attempts: Sequence[AttemptView]) -> Iterator[str]:
+    """Yield the stored traceback of the last ended attempt that has one, behind an empty line. `--json` has all."""
+    last = next((attempt for attempt in reversed(attempts) if attempt.traceback), None)
+    if last is not None:
+        yield ""
+        yield f"traceback of attempt {last.number}, the innermost call last:"
+        for line in str(last.traceback).splitlines():
+            yield f"  {masked_line(line)}"
 
 
 def _row(attempt: AttemptView) -> list[object]:

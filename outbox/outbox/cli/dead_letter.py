@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from outbox.cli.attempts import attempt_lines
+from outbox.cli.attempts import attempt_lines, traceback_lines
 from outbox.cli.jobs import error_line
 from outbox.cli.output import instant, table
 from outbox.dead_letters import read_dead_letter
@@ -62,6 +62,7 @@ def dead_letter_lines(data: dict[str, Any]) -> Iterator[str]:
         "failed": f"{instant(data['failed_at'])}, {span(data['age'].total_seconds())} ago, code {data['code']}",
         "first error": error_line(job.first_error),
         "last error": error_line(job.last_error),
+        "no retry": job.failed_because or "-",
         "attempts": job.attempt_count,
         "created": instant(job.created_at),
         "deadline": instant(job.deadline_at),
@@ -79,6 +80,7 @@ def _tables(data: dict[str, Any]) -> Iterator[str]:
     if data["attempts"]:
         yield ""
         yield from attempt_lines(data["attempts"])
+        yield from traceback_lines(data["attempts"])
     if data["effects"]:
         yield ""
         headers = ["EFFECT", "STATE", "SENDS", "SETTLED BY", "REMOTE ID", "ERROR", "BEGUN"]

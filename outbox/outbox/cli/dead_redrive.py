@@ -57,6 +57,16 @@ def _chosen(job_ids: Sequence[UUID], chosen: dict[str, Any]) -> dict[str, Any]:
     return terms | ({"job_ids": list(dict.fromkeys(job_ids))} if job_ids else {"where": where})
 
 
+def _seen(ctx: click.Context, _parameter: click.Parameter, token: str | None) -> str | None:
+    """Refuse a redrive of what nobody has looked at, and say where to look."""
+    if token is None and not ctx.resilient_parsing:
+        raise click.UsageError(
+            "Missing option '--acknowledge'. `outbox dead preview` with the same ids or filter shows what would be "
+            "done, and the token that acknowledges it"
+        )
+    return token
+
+
 @dead.command("preview")
 @_choice_options
 @json_option
@@ -71,7 +81,12 @@ def preview_command(settings: Settings, /, *, job_ids: Sequence[UUID], **chosen:
 
 @dead.command("redrive")
 @_choice_options
-@click.option("--acknowledge", required=True, metavar="TOKEN", help="From `outbox dead preview`: what you have seen.")
+@click.option(
+    "--acknowledge",
+    callback=_seen,
+    metavar="TOKEN",
+    help="Required; from `outbox dead preview`: what you have seen.",
+)
 @click.option("--rate", type=Amount(0.001, 10_000), metavar="N", help="Jobs per second for each kind and tenant.")
 @click.option("--canary", type=int, default=0, metavar="N", help="So many go first; the rest when they have ended.")
 @click.option(

@@ -103,6 +103,7 @@ def resolve_command(settings: Settings, /, job_id: UUID, name: str, *, again: bo
     redriven, here with --redrive. Exit code 1: no such effect, or it can't be resolved now, or its job can't be
     redriven; then nothing is changed.
     """
+    without = told["result"] is _NONE and told["outcome"] == "confirmed"
     if told["result"] is _NONE:
         del told["result"]
     use_file(settings.keys_file)
@@ -113,6 +114,8 @@ def resolve_command(settings: Settings, /, job_id: UUID, name: str, *, again: bo
             redrive(connection, [job_id], by=told["by"], reason=told["reason"], schema=schema)
             effect = effect.model_copy(update={"job_state": JobState.READY})
     line = f"effect {effect.name} of job {effect.job_id} is {effect.state}; the job is {effect.job_state}"
+    if without:
+        line += "; it gets None as the result, unless you resolve it again with --result-file"
     show({"effect": effect}, lambda: [printable(line, _LINE)])
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from outbox.cli.amounts import Amount
-from outbox.cli.attempts import history_lines
+from outbox.cli.attempts import history_lines, traceback_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines, member_lines
 from outbox.cli.groups import Group
@@ -200,6 +200,8 @@ def _job_lines(
         yield f"{name + ': ':<13}{printable(str(value), MESSAGE_LIMIT)}"
     yield from member_lines(why)
     yield from history_lines(attempts, refusals)
+    if job.state is JobState.FAILED:
+        yield from traceback_lines(attempts)
 
 
 def _payload_lines(shown: dict[str, object]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from outbox.cli.instants import given_instant
+from outbox.patching import told
 from outbox.payload_types import load_payload_types
 from outbox.schedules.contents import Content, content_of, plain_content
 from outbox_schemas import PayloadError
@@ -131,5 +132,5 @@ def content_given(
     try:
         payload = newest.model_validate_json(json.dumps(given))
     except ValueError as error:
-        raise PayloadError("payload", f"does not fit {newest.__name__}: {type(error).__name__}") from None
+        raise PayloadError("payload", f"does not fit {newest.__name__}: {told(error)}") from None
     return content_of(payload)

@@ -1,5 +1,5 @@
 -- Purpose: settle, on a person's word, an effect whose outcome is unknown, of a job that doesn't run; or give a confirmed one the result that could
---   not be stored. Tells what was there before, so that a refusal can say why.
+--   not be stored, or that a person has left out. Tells what was there before, so that a refusal can say why.
 -- Transition: none (effect: pending | uncertain -> confirmed | not_done)
 -- Parameters: job_id, name, state (confirmed | not_done), result (JSON text, or NULL), actor, reason, detail (JSON text)
 -- Locks: the outbox row, if there is one, waiting; then the job row, so that no redrive and no claim comes in between; then the effect's row.
@@ -10,7 +10,8 @@ WITH held AS MATERIALIZED (
   SELECT j.id, j.state FROM {schema}.jobs AS j
   WHERE j.id = CAST(:job_id AS uuid) AND (SELECT count(*) FROM held AS h) >= 0 FOR NO KEY UPDATE
 ), effect AS MATERIALIZED (
-  SELECT e.job_id, e.name, e.state, e.attempt, e.result_note, e.remote_request_id, j.state AS job_state
+  SELECT e.job_id, e.name, e.state, e.attempt, e.remote_request_id, j.state AS job_state,
+    e.state = 'confirmed' AND (e.result_note IS NOT NULL OR (e.settled_by = 'person' AND e.result IS NULL)) AS lacks_result
   FROM job AS j JOIN {schema}.effects AS e ON e.job_id = j.id AND e.name = CAST(:name AS text) FOR UPDATE OF e
 ), resolved AS (
   UPDATE {schema}.effects AS e
@@ -20,7 +21,7 @@ WITH held AS MATERIALIZED (
   FROM effect AS f, (SELECT {schema}.clock() AS now) AS n
   WHERE e.job_id = f.job_id AND e.name = f.name AND f.job_state <> 'running' AND (
     f.state IN ('pending', 'uncertain')
-    OR f.state = 'confirmed' AND f.result_note IS NOT NULL AND CAST(:state AS text) = 'confirmed' AND CAST(:result AS text) IS NOT NULL)
+    OR f.lacks_result AND CAST(:state AS text) = 'confirmed' AND CAST(:result AS text) IS NOT NULL)
   RETURNING e.job_id, n.now
 ), audited AS (
   INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
@@ -30,5 +31,5 @@ WITH held AS MATERIALIZED (
   FROM resolved AS r CROSS JOIN effect AS f
   RETURNING id
 )
-SELECT j.state AS job_state, f.state AS effect_state, EXISTS (SELECT 1 FROM resolved) AS resolved, EXISTS (SELECT 1 FROM audited) AS audited
+SELECT j.state AS job_state, f.state AS effect_state, f.lacks_result, EXISTS (SELECT 1 FROM resolved) AS resolved, EXISTS (SELECT 1 FROM audited) AS audited
 FROM job AS j LEFT JOIN effect AS f ON true

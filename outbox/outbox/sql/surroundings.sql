@@ -1,7 +1,7 @@
 -- Purpose: read what, beside its own rows, decides why one job does not run: the time, who works here, what is paused, its place in its queue's line.
 -- Transition: none
 -- Parameters: job_id, queue, tenant, kind, version (the job's), live_s (how long ago a process's last sign may be), ahead_limit, members_shown (awaited jobs named)
--- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, joins_pkey, join_members_awaited, jobs_pkey for ahead_limit members, redrive_items_job. The processes and the pauses are read whole.
+-- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, joins_pkey, join_members_awaited, jobs_pkey for ahead_limit members, redrive_items_job, dead_letters_pkey. The processes and the pauses are read whole.
 SELECT n.now, p.relays, p.consumers, p.able,
   (SELECT count(*) FROM (
     SELECT 1 FROM {schema}.outbox AS o JOIN {schema}.outbox AS mine ON mine.job_id = CAST(:job_id AS uuid) AND mine.phase = 'owed'
@@ -29,6 +29,8 @@ SELECT n.now, p.relays, p.consumers, p.able,
     WHERE s.job_id = CAST(:job_id AS uuid) AND s.closed_at IS NULL) AS awaited,
   (SELECT ARRAY[r.id::text, r.state] FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
     WHERE i.job_id = CAST(:job_id AS uuid) AND i.state = 'waiting' AND r.state IN ('running', 'paused') ORDER BY r.id DESC LIMIT 1) AS redrive,
+  (SELECT ARRAY[d.discarded_by, d.discard_reason] FROM {schema}.dead_letters AS d WHERE d.job_id = CAST(:job_id AS uuid) AND d.discarded_at IS NOT NULL)
+    AS discarded,
   (SELECT coalesce(jsonb_agg(jsonb_build_object('scope', s.scope, 'name', s.name, 'by', s.actor, 'reason', s.reason, 'since', s.at)
       ORDER BY array_position(ARRAY['everything', 'queue', 'kind', 'tenant'], s.scope)), '[]')::text
     FROM {schema}.pauses AS s WHERE s.resumed_at IS NULL AND s.name = CASE s.scope WHEN 'queue' THEN CAST(:queue AS text)

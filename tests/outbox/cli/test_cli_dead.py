@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar
 from uuid import UUID, uuid4
 
 import pytest
 
 from outbox.cli import root
+from outbox.cli.attempts import traceback_lines
 from outbox.ending import Failure, fail
 from outbox.leasing import Ability, Worker, claim
 from outbox.relaying import release
@@ -114,6 +116,20 @@ def test_show_tells_all_but_values(run: Any, database: Database, monkeypatch: py
     assert [attempt["outcome"] for attempt in found["attempts"]] == ["failed"]
 
 
+def test_the_last_traceback_is_shown_masked() -> None:
+    """Of several attempts that of the last one that has any, line by line, without what a terminal would obey."""
+    attempts = [
+        SimpleNamespace(number=1, traceback="old.py:1 f"),
+        SimpleNamespace(number=2, traceback="a.py:7 handle\nb.py:9 \x1b]0;x\x07pay"),
+        SimpleNamespace(number=3, traceback=None),
+    ]
+    empty, head, *lines = traceback_lines(attempts)  # type: ignore[arg-type]  # what it reads of them
+    assert (empty, head) == ("", "traceback of attempt 2, the innermost call last:")
+    assert lines[0] == "  a.py:7 handle"
+    assert "\x1b" not in lines[1]
+    assert list(traceback_lines([])) == []
+
+
 def test_show_of_what_is_no_dead_letter(run: Any, database: Database) -> None:
     """An unknown job and one that has not failed are two errors, and exit code 1."""
     with database.engine().begin() as connection:
@@ -140,6 +156,9 @@ def test_discard_needs_who_and_why_and_tells_what_is_left(run: Any, database: Da
     code, shown, _ = run("dead", "discard", one, two, "--by", "me", "--reason", "paid", "--json")
     assert (code, json.loads(shown)) == (1, {"discarded": [str(two)], "left": [str(one)]})
     assert "by me" in run("dead", "show", one)[1]
+    closed = "nothing: it has failed, and me closed its dead letter: paid"
+    assert closed in run("jobs", "explain", one)[1]
+    assert closed in run("jobs", "show", one)[1]
     assert len(run("dead", "list", "--discarded")[1].splitlines()) == 3
 
 

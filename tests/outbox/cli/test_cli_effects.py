@@ -96,6 +96,15 @@ def test_resolve(run: Any, job: UUID, database: Database, result: Any) -> None:
     assert "dashboard" in run("effects", "show", str(job))[1]
 
 
+def test_a_result_that_was_left_out_is_told_of(run: Any, job: UUID, result: Any) -> None:
+    """The job would get None; the same command with the file mends it."""
+    given = ("effects", "resolve", str(job), "charge", "--as", "confirmed", *WHO)
+    code, shown, _ = run(*given)
+    assert (code, "it gets None as the result" in shown) == (0, True)
+    code, shown, _ = run(*given, "--result-file", result("7"))
+    assert (code, "None" in shown) == (0, False)
+
+
 class SealedNote(Note):
     """The same kind, sealed."""
 

@@ -82,6 +82,12 @@ def test_a_module_that_cannot_be_imported_says_what_to_do(run: Any) -> None:
     assert "run where it is importable, or set PYTHONPATH" in errors
 
 
+def test_a_redrive_of_what_nobody_looked_at_says_where_to_look(run: Any) -> None:
+    """The token comes from the preview, and the error says so."""
+    code, _, errors = run("dead", "redrive", uuid4(), *WHO)
+    assert (code, "outbox dead preview" in errors) == (2, True)
+
+
 def test_redrive_needs_a_choice_an_acknowledgement_and_who(run: Any, database: Database) -> None:
     """Each of them is asked for before a server is; nothing is changed."""
     (job,) = dead(database)

@@ -182,7 +182,7 @@ def test_a_payload_class_checks_the_payload(run: Any, module: str, tmp_path: Pat
     payload.write_text('{"month": "soon"}', encoding="utf-8")
     add = ("schedules", "add", "s", "--every", "5m", "--kind", "bill", "--module", module)
     code, _, shown = run(*add, "--payload-file", payload, *WHO)
-    assert (code, "Bill" in shown, "soon" in shown) == (2, True, False)
+    assert (code, "Bill" in shown, "month" in shown, "soon" in shown) == (2, True, True, False)
     payload.write_text('{"month": 3}', encoding="utf-8")
     assert run(*add, "--payload-file", payload, *WHO)[0] == 0
     assert listed(run)["s"]["queue"] == "money"
