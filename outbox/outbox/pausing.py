@@ -37,6 +37,8 @@ _BATCH = 5000
 _MOST = 1000
 # In any other a row that has changed since the transaction began would end it; keepers do without it then.
 _FRESH = "read committed"
+# So often others may come in between before a pause gives up.
+_TRIES = 20
 
 
 class PauseScope(StrEnum):
@@ -110,8 +112,7 @@ def pause(
     connection, statements = connection_of(target), statements_for(schema_of(target, schema))
     _check_number(statements.run_within(connection, "list_pauses", {}), chosen, name)
     asked = {"scope": chosen.value, "name": name, "actor": by, "reason": reason}
-    # Nothing comes back where another transaction has paused it between this one's look and its write.
-    row = (statements.run_within(connection, "pause", asked) or statements.run_within(connection, "pause", asked))[0]
+    row = _paused(connection, statements, asked)
     is_fresh = row.begun and row.isolation == _FRESH
     taken_back = statements.run_within(connection, "take_back", {"batch": _BATCH}) if is_fresh else []
     return Paused(_pause(row), row.begun, len(taken_back))
