@@ -12,8 +12,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+import sqlalchemy as sa
+
 from outbox.cancelling import check_actor
-from outbox.statements import statements_for
+from outbox.statements import Statements, statements_for
 from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
 from outbox_schemas import NameRefused
 from outbox_schemas.names import check_name, check_tenant
@@ -170,6 +172,17 @@ async def list_pauses_async(target: AsyncTarget, *, schema: str | None = None) -
 def pauses_of(rows: Sequence[Any]) -> list[Pause]:
     """Return those of the rows of `list_pauses.sql` that are in force."""
     return [_pause(row) for row in rows if row.resumed_at is None]
+
+
+def _paused(connection: sa.Connection, statements: Statements, asked: dict[str, str]) -> Any:
+    """Return the pause as it stands now, begun here or by another. Nothing comes back from a look between which and its
+    write others have paused it, or resumed and paused it again.
+    """
+    for _ in range(_TRIES):
+        rows = statements.run_within(connection, "pause", asked)
+        if rows:
+            return rows[0]
+    raise NameRefused("name", f"is being paused and resumed by others all the time; gave up after {_TRIES} looks")
 
 
 def _check_number(rows: Sequence[Any], scope: PauseScope, name: str) -> None:
