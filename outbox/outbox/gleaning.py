@@ -12,7 +12,8 @@ from outbox.floors import BEGINNING, LONGEST_PAUSE_S, SLACK, Cadence, Place
 from outbox.leasing import Ability
 from outbox.limited_release import governed, release_limited
 from outbox.link import Link
-from outbox.relaying import release, stray_hints
+from outbox.relaying import stray_hints
+from outbox.sharing import Sharer
 
 __all__ = ["Gleaner"]
 
@@ -41,6 +42,7 @@ class Gleaner:
         self._link = link
         self._abilities = abilities
         self._rehint_after_s = rehint_after_s
+        self._sharer = Sharer(link, rehint_after_s=rehint_after_s, abilities=abilities)
         self._owed: dict[str, _Line] = {}
         self._strays = _Line(_STRAYS_PAUSE_S)
 
@@ -51,16 +53,11 @@ class Gleaner:
         line = self._owed.setdefault(queue, _Line())
 
         def scan(since: Place) -> list[UUID]:
-            hints = release(
-                self._link,
-                queue,
-                batch=batch,
-                rehint_after_s=self._rehint_after_s,
-                overdue_s=overdue_s,
-                abilities=self._abilities,
-                since=since,
-            )
-            if hints:
+            fair = self._sharer.crowded(queue)
+            hints = self._sharer.release(queue, batch=batch, overdue_s=overdue_s, since=since)
+            if fair:  # other tenants' older hints may be left
+                line.floor = min(line.floor, since)
+            elif hints:
                 # A job of negative priority may stand behind the present; those that come stand before it.
                 first = (_EPOCH + timedelta(microseconds=hints[0].order_key), hints[0].job_id)
                 line.floor = min(first, (datetime.now(UTC) - _BEHIND, UUID(int=0)))

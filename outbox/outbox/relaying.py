@@ -17,6 +17,7 @@ from outbox.leasing import Ability
 from outbox.link import Link
 
 __all__ = [
+    "REHINT_MAX_S",
     "DueQueue",
     "Look",
     "Looker",
@@ -31,6 +32,9 @@ __all__ = [
     "stray_hints",
     "unrelease",
 ]
+
+REHINT_MAX_S = 300.0
+"""The longest that an unclaimed hint is taken for alive, unless its first wait is longer already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ def release(
     *,
     batch: int,
     rehint_after_s: float,
-    rehint_max_s: float = 300,
+    rehint_max_s: float = REHINT_MAX_S,
     overdue_s: float = 0,
     abilities: Sequence[Ability] | None = None,
     since: Place = BEGINNING,

@@ -59,8 +59,8 @@ class RelaySettings(_Section):
     batch: Count = Field(default=1000, ge=1, le=10_000)
     """Hints released by one statement, at most. 1 to 10000."""
     runway: Count = Field(default=2000, ge=1, le=1_000_000)
-    """Released jobs that may await a claim, per queue; the rest of a backlog stays in PostgreSQL. 1 to
-    1000000."""
+    """Released jobs that may await a claim, per queue, at most: as many as consumers take in a moment; the rest of a
+    backlog stays in PostgreSQL. 1 to 1000000."""
     window: Count = Field(default=1000, ge=1, le=100_000)
     """Messages that may await their confirm at once. 1 to 100000."""
     ids_per_message: Count = Field(default=50, ge=1, le=MAX_HINT_JOBS)

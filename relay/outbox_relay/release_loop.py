@@ -16,8 +16,9 @@ from outbox.barriers import Barrier, hit
 from outbox.floors import Place
 from outbox.link import Link, is_transient
 from outbox.reasons import CUT_OFF, NACKED, NO_QUEUE
-from outbox.relaying import DueQueue, Looker, ReleasedHint, release, unrelease
+from outbox.relaying import DueQueue, Looker, ReleasedHint, unrelease
 from outbox.settings import RelaySettings
+from outbox.sharing import Sharer
 from outbox.trouble import Trouble
 from outbox.waking import Wakeups
 from outbox_relay.counters import Counters
@@ -94,6 +95,7 @@ class ReleaseLoop:
         self._news = news if news is not None else threading.Event()
         self._wakeups = wakeups
         self._looker = Looker(link, runway=settings.runway)
+        self._sharer = Sharer(link, rehint_after_s=settings.rehint_after_s)
         self._polling = Polling(settings.poll_min_s, settings.poll_max_s)
         self._trouble = Trouble("release", settings.connect_backoff_max_s, logger="outbox.relay")
         # Bounded by the window: nothing more is released while something waits here.
@@ -233,7 +235,7 @@ class ReleaseLoop:
     def _due(self, queue: str, count: int, since: Place) -> list[ReleasedHint]:
         if queue in self._limited:
             return self._limited.release(queue, count, since)
-        return release(self._link, queue, batch=count, rehint_after_s=self._settings.rehint_after_s, since=since)
+        return self._sharer.release(queue, batch=count, since=since)
 
     def _in_turn(self, queues: list[DueQueue]) -> list[DueQueue]:
         """Start with another queue each time, so that a small window serves them all."""

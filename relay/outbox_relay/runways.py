@@ -1,4 +1,6 @@
-"""The runways of the queues that have hints due: how much goes out in a round, and when there may be room again."""
+"""The runways of the queues that have hints due: how long they are, how much goes out in a round, and when there may be
+room again.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from dataclasses import dataclass
 
 from outbox.relaying import DueQueue
 from outbox.settings import RelaySettings
+from outbox_relay.lengths import Lengths
 from outbox_relay.pacing import Taking, refill_at, room, together
 
 __all__ = ["Runways", "ToppedUp"]
@@ -42,19 +45,22 @@ class Runways:
         self._free = free
         self._release = release
         self._taking: dict[str, Taking] = {}
+        self._lengths = Lengths(settings.runway)
 
     def seen(self, due: Sequence[DueQueue]) -> None:
         """Take in what a look has shown: the queues that have hints due, and how many of each are out."""
         self._taking = {queue.name: self._taking.get(queue.name) or Taking() for queue in due}
         for queue in due:
-            self._taking[queue.name].seen(queue.released)
+            taking = self._taking[queue.name]
+            taking.seen(queue.released)
+            self._lengths.of(queue.name).seen(queue.released, taking.rate)
 
     def sends(self, queue: str, count: int) -> int:
         """Take in that so many hints of a queue go out, and return how many may share a message in any case."""
         taking = self._taking.get(queue)
         if taking is None:
             return 1
-        shared = together(taking.rate, taking.out, self._settings.runway)
+        shared = together(taking.rate, taking.out, self._lengths.of(queue).hints)
         taking.sent(count)
         return shared
 
@@ -62,7 +68,8 @@ class Runways:
         """Release what there is room for, in a few batches if need be: a look between two would count all that are out.
         Nothing while most of the runway is: then there will be room for many at once.
         """
-        runway, batch = self._settings.runway, self._settings.batch
+        length, batch = self._lengths.of(queue.name), self._settings.batch
+        runway = length.hints
         asked = room(queue.released, runway=runway, batch=batch, free=self._free())
         released = 0
         for _ in range(BATCHES):
@@ -73,9 +80,10 @@ class Runways:
             if got < asked:
                 return ToppedUp(released, asked - got)
             asked = max(0, min(runway - queue.released - released, batch, self._free()))
+            if queue.released + released >= runway:
+                length.full()
         return ToppedUp(released, None if asked else 0)
 
     def room_in_s(self, full: Sequence[str]) -> float:
         """Return the seconds until one of these queues, whose runways are full, may be topped up."""
-        most = refill_at(self._settings.runway)
-        return min(self._taking[queue].wait_s(most) for queue in full)
+        return min(self._taking[queue].wait_s(refill_at(self._lengths.of(queue).hints)) for queue in full)

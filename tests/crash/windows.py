@@ -102,6 +102,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "refuse": _OWED,
         "release": (_B.RELAY_AFTER_RELEASE, _B.CONSUMER_BROKERLESS_AFTER_RELEASE),
         "release_limited": (_B.LIMITS_BEFORE_COMMIT, _B.RELAY_AFTER_RELEASE, _B.CONSUMER_BROKERLESS_AFTER_RELEASE),
+        "release_shares": (_B.RELAY_AFTER_RELEASE, _B.CONSUMER_BROKERLESS_AFTER_RELEASE),
         "remove_schedule": _CALLERS,
         "reseal": _ROTATION,
         "resume": _OPERATOR,

@@ -175,12 +175,15 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "owed_id": [BEGINNING[1]], "released_since": [None],
         "tenant": "default", "passed_over": ["full"], "chosen": [], "queue_tokens": 1.0, "tenants": ["default"],
         "tenant_tokens": [1.0], "now": datetime(2026, 1, 1, tzinfo=UTC),
+        "most": 16, "depth": count, "floor_tenants": [], "floor_since": [], "floor_ids": [],
+        "shares": [count], "since_keys": [BEGINNING[0]], "since_ids": [BEGINNING[1]],
     }  # fmt: skip
 
 
 HOT_PATH = [
     "release", "claim", "complete", "retry", "park", "fail", "heartbeat", "unrelease", "refuse", "fence", "cancel",
     "put_off_leases", "recover_leases", "due_again", "spent_budgets",
+    "visit_tenants", "release_shares",
 ]  # fmt: skip
 SCANS = [
     "due_leases",

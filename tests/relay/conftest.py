@@ -181,6 +181,12 @@ def submit(database: Database) -> Callable[..., list[str]]:
     return submit
 
 
+@pytest.fixture
+def long_runways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all runways be as long as their setting allows, as if consumers took that much all the time."""
+    monkeypatch.setattr("outbox_relay.lengths.FLOOR", 1_000_000)
+
+
 class RunningRelay:
     """A relay on a thread of this process."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from outbox import enqueue
 from outbox_schemas.hint import decode_hint
 from outbox_schemas.topology import queue_arguments
@@ -22,6 +24,7 @@ def jobs_in(messages: list[Any]) -> list[str]:
     return [str(job) for _, body in messages for job in decode_hint(body)]
 
 
+@pytest.mark.usefixtures("long_runways")
 def test_every_due_job_is_hinted_once_in_order(database, settings, submit, start, broker, eventually) -> None:
     """A backlog goes out complete, once each, oldest first, as durable messages that hold nothing but ids."""
     batches = [submit(60) for _ in range(5)]
@@ -86,6 +89,7 @@ def test_runway_bounds_what_is_out(database, configure, submit, start, broker, e
     assert database.count("outbox WHERE phase = 'owed'") == 80
 
 
+@pytest.mark.usefixtures("long_runways")
 def test_many_relays_release_each_hint_once(database, configure, submit, start, broker, eventually) -> None:
     """Relays side by side share the work without a hint being sent twice."""
     ids = submit(600)
@@ -103,6 +107,7 @@ def test_many_relays_release_each_hint_once(database, configure, submit, start, 
     assert seen == Counter(ids)
 
 
+@pytest.mark.usefixtures("long_runways")
 def test_queues_share_a_small_window(database, configure, submit, start, broker, eventually) -> None:
     """A large backlog in one queue does not keep another queue waiting for the window."""
     submit(500, OtherNoop)  # its name comes first

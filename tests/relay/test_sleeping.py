@@ -121,6 +121,7 @@ def test_a_commit_ends_the_sleep(database, settings, submit, sleeper, eventually
     assert not thread.is_alive()
 
 
+@pytest.mark.usefixtures("long_runways")
 def test_a_busy_loop_does_not_ask(database, configure, submit, sleeper, eventually) -> None:
     """A full batch, or a backlog that there is no room for, ends the asking: writers then pay nothing for it."""
     sleeper.fall_asleep()
@@ -131,6 +132,7 @@ def test_a_busy_loop_does_not_ask(database, configure, submit, sleeper, eventual
     assert asked(database) == 0
 
 
+@pytest.mark.usefixtures("long_runways")
 def test_a_full_runway_costs_one_look_and_then_few(database, settings, submit, sleeper, monkeypatch) -> None:
     """One look fills it in several batches; then the loop waits until there may be room, and tells the publisher how
     many hints may share a message now that it knows how fast they are taken.
@@ -181,6 +183,7 @@ def _no_look(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError
 
 
+@pytest.mark.usefixtures("long_runways")
 def test_a_queue_is_topped_up_when_half_its_runway_is_free(database, settings, submit, sleeper) -> None:
     """Consumers that take little get one large release now and then, not a small one at every look."""
     runway = settings.relay.runway
@@ -195,6 +198,7 @@ def test_a_queue_is_topped_up_when_half_its_runway_is_free(database, settings, s
     assert sum(sleeper.sink.sent) == runway + runway // 2
 
 
+@pytest.mark.usefixtures("long_runways")
 def test_a_full_queue_slows_nobody_else_down(database, settings, submit, sleeper) -> None:
     """While one queue's jobs wait for room, a trickle in another one is looked for as soon as ever."""
     submit(settings.relay.runway + 10)

@@ -13,7 +13,7 @@ from outbox.migrations import revisions
 from outbox.servers import databases
 
 NEWEST = revisions.head()
-NEXT = f"{int(NEWEST) + 1:04}"
+NEXT = f"{max(int(one.revision) for one in revisions.script_directory().walk_revisions()) + 1:04}"
 """The revision that `next_migration` adds after the newest of the package."""
 
 _SCRIPT = f'''"""One more, for the tests."""

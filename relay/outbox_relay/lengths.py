@@ -1,0 +1,71 @@
+"""How long a queue's runway shall be: a small multiple of what consumers take in the time that a hint needs. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outbox.floors import MOST_QUEUES
+from outbox_relay.pacing import refill_at
+
+__all__ = ["Length", "Lengths"]
+
+# The shortest runway: what an idle fleet finds at once, and a queue that nobody takes from holds.
+FLOOR = 64
+# A hint is out for a look, a publish and a claim, a tenth of a second on a busy machine; twice that.
+HORIZON_S = 0.2
+# How fast a runway shrinks to what is taken: rates are measured over much less.
+SHRINK_S = 0.5
+
+
+@dataclass(slots=True)
+class Length:
+    """One queue's. It doubles each time that half of it was taken within half of the horizon, and shrinks slowly."""
+
+    most: int
+    """The limit, in hints."""
+    clock: Callable[[], float] = time.monotonic
+    hints: int = 0
+    """The length now."""
+    _full_at: float | None = None
+    _looked_at: float | None = None
+
+    def __post_init__(self) -> None:
+        """Begin with the shortest."""
+        self.hints = min(FLOOR, self.most)
+
+    def seen(self, out: int, rate: float) -> int:
+        """Take in that `out` hints are out, of which consumers take `rate` a second, and return the length."""
+        now = self.clock()
+        emptied = self._full_at is not None and out <= refill_at(self.hints)
+        if emptied and self._full_at is not None and now - self._full_at < HORIZON_S / 2:
+            self.hints = min(2 * self.hints, self.most)
+        elif self._looked_at is not None:
+            wanted = min(max(int(rate * HORIZON_S), FLOOR), self.most)
+            kept = SHRINK_S / (SHRINK_S + now - self._looked_at)
+            # Rounded down: else the last few would stay.
+            self.hints = min(self.hints, wanted + int((self.hints - wanted) * kept)) if wanted < self.hints else wanted
+        self._looked_at = now
+        self._full_at = now if out >= self.hints else None if emptied else self._full_at
+        return self.hints
+
+    def full(self) -> None:
+        """Take in that there is no room left."""
+        self._full_at = self.clock()
+
+
+class Lengths:
+    """Those of all queues that have had hints due; a queue that rests goes back to the shortest."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lengths: dict[str, Length] = {}
+
+    def of(self, queue: str) -> Length:
+        """Return a queue's, a new one if need be."""
+        if queue not in self._lengths and len(self._lengths) >= MOST_QUEUES:
+            self._lengths.clear()
+        if queue not in self._lengths:
+            self._lengths[queue] = Length(self._most)
+        return self._lengths[queue]

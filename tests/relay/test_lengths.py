@@ -1,0 +1,88 @@
+"""How long a runway is: short for slow queues and idle ones, long within a moment where much is taken."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox.floors import MOST_QUEUES
+from outbox_relay.lengths import FLOOR, HORIZON_S, Length, Lengths
+from outbox_relay.pacing import Taking, refill_at
+
+MOST = 2000
+
+
+class Queue:
+    """A queue with a backlog, whose consumers take `rate` hints a second; looked at every few milliseconds."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.now, self.out, self.longest = 1000.0, 0.0, 0
+        self.length = Length(most, self.clock)
+        self.taking = Taking(self.clock)
+
+    def clock(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def look(self, rate: float, for_s: float, every_s: float = 0.005) -> int:
+        """Look, and top up as the relay does, for so long; return the length in the end."""
+        for _ in range(round(for_s / every_s)):
+            self.now += every_s
+            self.out = max(0.0, self.out - rate * every_s)
+            self.taking.seen(int(self.out))
+            self.length.seen(int(self.out), self.taking.rate)
+            if self.out <= refill_at(self.length.hints):
+                self.taking.sent(self.length.hints - int(self.out))
+                self.out = float(self.length.hints)
+                self.length.full()
+            self.longest = max(self.longest, self.length.hints)
+        return self.length.hints
+
+
+def test_nothing_piles_up_where_nobody_takes_anything() -> None:
+    """Without consumers the shortest runway goes out, and no more."""
+    queue = Queue()
+    assert queue.look(0, 5) == FLOOR
+    assert (queue.out, queue.longest) == (FLOOR, FLOOR)
+
+
+def test_a_slow_queue_hoards_nothing() -> None:
+    """Eight slots with jobs of a second each never see more than the shortest runway."""
+    queue = Queue()
+    queue.look(8, 30)
+    assert queue.longest == FLOOR
+
+
+def test_a_fast_fleet_has_its_whole_runway_within_tens_of_milliseconds() -> None:
+    """Each look that finds half of it gone doubles it, up to the setting."""
+    queue = Queue()
+    queue.look(12_000, 0.1)
+    assert queue.longest == MOST
+    assert queue.look(12_000, 0.5) == MOST
+
+
+@pytest.mark.parametrize("rate", [1000, 3000, 6000])
+def test_it_follows_what_is_taken(rate: int) -> None:
+    """It settles at some hundred milliseconds of what is taken, and shrinks again within two seconds."""
+    queue = Queue()
+    assert rate * HORIZON_S / 2 <= queue.look(rate, 3) <= rate * HORIZON_S * 2
+    assert queue.look(10, 2.5) <= 2 * FLOOR
+    assert queue.look(0, 10) == FLOOR
+
+
+@given(st.lists(st.tuples(st.floats(0, 50_000), st.floats(0.01, 0.5)), max_size=6), st.integers(1, 5000))
+def test_it_stays_between_its_limits(phases: list[tuple[float, float]], most: int) -> None:
+    """Whatever is taken, it is never beyond the setting and never below the shortest."""
+    queue = Queue(most)
+    for rate, for_s in phases:
+        assert min(FLOOR, most) <= queue.look(rate, for_s) <= most
+    assert queue.longest <= most
+
+
+def test_names_are_not_remembered_without_end() -> None:
+    """Past a number of queues it begins anew."""
+    lengths = Lengths(MOST)
+    for number in range(3 * MOST_QUEUES):
+        lengths.of(str(number))
+    assert len(lengths._lengths) <= MOST_QUEUES
