@@ -12,7 +12,8 @@ from outbox.join_keeping import JoinWatch
 from outbox.keeping import recover_leases
 from outbox.leasing import Ability, Worker, claim
 from outbox.presence import Presence, Role
-from outbox_consumer import claiming, timekeeper
+from outbox_consumer import timekeeper
+from outbox_consumer import turns as turns_module
 from outbox_consumer.timekeeper import Timekeeper
 from support.consuming import Desk, Hints, NewTask, OtherTask, handler
 from support.invariants import check_invariants
@@ -99,8 +100,8 @@ def test_what_a_turn_leaves_is_gone_on_with_at_once(desk: Desk, monkeypatch: pyt
 def test_refused_jobs_ahead_cost_no_poll_each(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred and fifty jobs that can't be claimed yet stand before one that can: they are put by without a pause."""
     # With a pause for each it would take 150 s.
-    monkeypatch.setattr(claiming, "_POLL_MIN_S", 1.0)
-    monkeypatch.setattr(claiming, "_POLL_MAX_S", 1.0)
+    monkeypatch.setattr(turns_module, "_POLL_MIN_S", 1.0)
+    monkeypatch.setattr(turns_module, "_POLL_MAX_S", 1.0)
     desk.submit(*map(str, range(150)))
     desk.database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() + interval '1 hour'")
     [job_id] = desk.submit("runs")

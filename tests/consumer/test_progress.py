@@ -263,13 +263,13 @@ def test_a_marker_that_the_database_can_not_hold_costs_no_lease(latin_desk: Desk
         second.wait(job)
 
     second = desk.gate()
-    running = desk.start(handler(handle, lease=1))
+    running = desk.start(handler(handle, lease=2))
     [job_id, _] = desk.submit("a", "b")
     gate.holds(1)
     second.holds(1)
     expiry = "SELECT min(lease_expires_at) FROM {s}.outbox"
     first = desk.database.value(expiry)
-    until(lambda: (desk.database.value(expiry) or first) > first + timedelta(seconds=2))
+    until(lambda: (desk.database.value(expiry) or first) > first + timedelta(seconds=4))
     assert running.counted("leases_lost") == 0
     gate.open()
     until(lambda: stored(desk, job_id) == "thawed")

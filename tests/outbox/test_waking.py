@@ -186,6 +186,7 @@ def test_a_writer_without_the_right_to_notify_submits_all_the_same(database: Dat
         database.rows("REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock_shared(bigint) FROM PUBLIC")
         database.rows(f"GRANT USAGE ON SCHEMA {{s}} TO {role}")
         database.rows(f"GRANT SELECT, INSERT ON {{s}}.jobs, {{s}}.outbox TO {role}")
+        database.rows(f"GRANT SELECT ON {{s}}.queue_bounds, {{s}}.queue_figures TO {role}")
         with database.engine().begin() as connection:
             connection.exec_driver_sql(f"SET LOCAL ROLE {role}")
             assert enqueue(connection, Note(key="k"), schema=database.schema).created

@@ -212,6 +212,10 @@ def test_queues_count_what_waits(run: Any, engine: Engine) -> None:
         "RUNNING",
         "OLDEST",
         "DUE",
+        "IN/S",
+        "OUT/S",
+        "DRAINS",
+        "IN",
         "PAUSED",
     ]
     assert shown[1].split()[:7] == ["default", "2", "1", "0", "1", "0", "0"]

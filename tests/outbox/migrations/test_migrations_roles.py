@@ -20,7 +20,9 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "schema.md"
 SCHEMA = 'weird "name" %s $function$ :x é'
 
 # Which process runs which statements.
-RELEASING = "due_queues due_again release unrelease overdue_hints recover_hints stray_hints"
+RELEASING = (
+    "visit_tenants release_shares due_queues due_again release unrelease overdue_hints recover_hints stray_hints"
+)
 LIVING = "announce depart"
 SETS = "moved_joins see_members close_joins"
 PURGING = "purge erase_payloads"

@@ -74,7 +74,7 @@ def test_a_new_writer_on_old_tables_says_what_to_do(empty_database: str, driver:
     """The error is the database's own, and its note names the command, for one job and for many."""
     upgrade_database(empty_database, revision="0001")
 
-    with pytest.raises(sa.exc.ProgrammingError, match="enqueue_one_2") as caught:
+    with pytest.raises(sa.exc.ProgrammingError, match="enqueue_one_3") as caught:
         asyncio.run(submit_async(empty_database)) if driver == "asyncpg" else submit(empty_database, driver)
     assert "outbox db upgrade" in caught.value.__notes__[0]
     with engine_for(empty_database).begin() as connection, pytest.raises(sa.exc.ProgrammingError) as caught:
