@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -28,9 +27,12 @@ def limit(desk: Desk, **terms: Any) -> None:
 def test_several_consumers_never_run_more_than_the_limit(desk: Desk, most: int) -> None:
     """Three consumers of four slots each: at no moment do more run than the limit, and all jobs end."""
     limit(desk, max_running=most)
+    gate = desk.gate()
     for _ in range(3):
-        desk.start(handler(lambda *_: time.sleep(0.01)))
+        desk.start(handler(lambda job, _: gate.wait(job)))
     desk.submit(*(f"job-{number}" for number in range(20)))
+    gate.holds(most)
+    gate.open()
     desk.done(20, timeout_s=60)
     assert desk.database.rows(OVERLAPS, most) == []
     assert desk.database.count("outbox") == 0
