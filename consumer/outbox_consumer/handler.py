@@ -18,6 +18,7 @@ from outbox_consumer.job import Job
 from outbox_consumer.retry import RetryPolicy
 from outbox_consumer.unfinished import is_lazy
 from outbox_schemas import HandlerError, Payload
+from outbox_schemas.misspelt import misspelt
 
 __all__ = ["AnyHandler", "AsyncHandler", "Handler"]
 
@@ -109,6 +110,7 @@ class BaseHandler(Generic[P]):
                 "transaction"
             )
         cls._check_handle()
+        cls._check_spelling()
         check_arguments(cls)
         terms_of(cls)
         if cls.max_runtime < cls.lease:
@@ -137,6 +139,17 @@ class BaseHandler(Generic[P]):
             raise HandlerError(
                 f"{name} ({lifetime}) is shorter than its retries can take ({longest}); lower max_age of its "
                 "RetryPolicy, or max_runtime"
+            )
+
+    @classmethod
+    def _check_spelling(cls) -> None:
+        """Refuse what looks like a setting or a method of this class with a slip in its name: it would do nothing."""
+        base = next(one for one in cls.__mro__ if one.__module__ == __name__)
+        found = misspelt(cls, base)
+        if found is not None:
+            raise HandlerError(
+                f"{cls.__qualname__}.{found[0]} is nothing that a handler declares, and looks like {found[1]}: correct "
+                "it, or give something of your own a name that is less alike, or an underscore in front"
             )
 
     @classmethod

@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from outbox_schemas.errors import PayloadError
 from outbox_schemas.exactness import as_stored, check_exact, is_plainly_exact, text_digest
+from outbox_schemas.misspelt import misspelt
 from outbox_schemas.names import check_key, check_name
 from outbox_schemas.redaction import redacted
 from outbox_schemas.refusals import reasons
@@ -79,6 +80,13 @@ class Payload(BaseModel):
             if not isinstance(getattr(cls, name), bool):
                 raise PayloadError(f"{cls.__name__}.{name}", "must be True or False")
         check_upgrades(cls.__name__, cls.version, cls.upgrades)
+        slip = misspelt(cls, Payload)
+        if slip is not None:
+            raise PayloadError(
+                f"{cls.__name__}.{slip[0]}",
+                f"is nothing that a payload declares, and looks like {slip[1]}: correct it, or give something of your "
+                "own a name that is less alike, or an underscore in front",
+            )
 
     @classmethod
     def readable_versions(cls) -> list[int]:

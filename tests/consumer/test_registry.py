@@ -128,7 +128,7 @@ BROKEN = {
         "X names no payload",
     ),
     "one without handle": (
-        "class X(Handler[A]):\n    def handel(self, job, payload): pass\n"
+        "class X(Handler[A]):\n    def perform(self, job, payload): pass\n"
         "class Y(Handler[B]):\n    def handle(self, job, payload): pass",
         "",
         "X must define handle",

@@ -31,6 +31,8 @@ __all__ = ["schedules"]
 
 _LINE = 500
 _SHOWN = 5
+# States in which a rule goes on and no job comes of it.
+_IDLE = ("paused", "disabled", "broken")
 
 
 @click.group(cls=Group)
@@ -49,7 +51,7 @@ def list_command(settings: Settings, source: str | None) -> None:
         found = list_schedules(connection, source=source, schema=settings.schema_name)
     headers = ["NAME", "STATE", "RULE", "ZONE", "KIND", "NEXT", "LAST", "MADE", "MISSED", "SOURCE"]
     rows = [
-        [one.name, one.state, one.rule, one.time_zone, one.kind, one.next_at, one.last_at, one.made, one.passed_over,
+        [one.name, one.state, one.rule, one.time_zone, one.kind, _comes(one), one.last_at, one.made, one.passed_over,
          one.source]
         for one in found
     ]  # fmt: skip
@@ -100,12 +102,20 @@ def preview_command(
             (clock,) = statements_for(settings.schema_name).run_within(connection, "read_clock", {})
         zone = view.time_zone
         found = occurrences_of(view, after or clock.now, count)
-    show({"time_zone": zone, "upcoming": found}, lambda: _times(found, zone))
+    idle = name is not None and view.state in _IDLE
+    show({"time_zone": zone, "upcoming": found}, lambda: _times(found, zone, view.state if idle else None))
 
 
-def _times(found: list[datetime], zone: str) -> Iterator[str]:
+def _comes(one: ScheduleView) -> datetime | None:
+    """Return the next occurrence of a schedule that makes jobs now."""
+    return None if one.state in _IDLE else one.next_at
+
+
+def _times(found: list[datetime], zone: str, idle: str | None = None) -> Iterator[str]:
     if not found:
         yield "nothing comes any more"
+    elif idle is not None:
+        yield f"nothing comes while it is {idle}; by its rule it would be:"
     yield from (f"{instant(at)}  {wall_text(at, zone)}" for at in found)
 
 
@@ -117,7 +127,7 @@ def _lines(one: ScheduleView, coming: list[datetime], problem: str | None) -> It
         "missed": f"{one.missed}, up to {one.missed_limit}; late after {one.grace_s} s; jitter {one.jitter_s} s",
         "between": f"{instant(one.starts_at)} and {instant(one.ends_at)}",
         "source": one.source,
-        "next": instant(one.next_at),
+        "next": instant(_comes(one)),
         "last": instant(one.last_at),
         "made": f"{one.made} jobs; {one.passed_over} occurrences were missed and not made up for",
     }
@@ -129,4 +139,4 @@ def _lines(one: ScheduleView, coming: list[datetime], problem: str | None) -> It
         yield f"{name + ':':<12}{printable(str(value), _LINE)}"
     if coming:
         yield ""
-        yield from _times(coming, one.time_zone)
+        yield from _times(coming, one.time_zone, one.state if one.state in _IDLE else None)

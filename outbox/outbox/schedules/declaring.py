@@ -35,6 +35,10 @@ class Schedule:
         grace: an occurrence that is seen to within this time is not missed; up to a day.
         jitter: each job starts up to so much later, always the same for an occurrence; up to a day.
         starts_at, ends_at: aware datetimes; no occurrence is before the one or after the other.
+
+    Raises:
+        ScheduleRefused: the rule, the zone or a term can't be, or nothing would ever come of it.
+        NameRefused, PayloadError: a name, an instant, the priority or the payload is out of bounds.
     """
 
     name: str
@@ -50,6 +54,10 @@ class Schedule:
     jitter: timedelta | int = 0
     starts_at: datetime | None = None
     ends_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Check all terms where they are written, not when they are first declared."""
+        checked(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,11 @@ def test_a_schedule_lives_through_its_commands(run: Any, database: Database, tmp
     assert run("schedules", "set", "nightly", "--every", "90s", *WHO)[1] == "nightly is so already\n"
     assert run("schedules", "pause", "nightly", *WHO)[:2] == (0, "paused nightly\n")
     assert listed(run)["nightly"]["state"] == "paused"
+    database.rows("UPDATE {s}.schedules SET next_at = '2999-01-01' RETURNING name")
+    for command in (("list",), ("show", "nightly")):
+        assert "2999" not in run("schedules", *command)[1]
+    for command in ("show", "preview"):
+        assert "nothing comes while it is paused; by its rule it would be:" in run("schedules", command, "nightly")[1]
     assert "goes on" in run("schedules", "resume", "nightly", *WHO)[1]
     code, shown, _ = run("schedules", "run", "nightly", "--json", *WHO)
     job_id = json.loads(shown)["job_id"]

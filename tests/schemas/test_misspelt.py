@@ -1,0 +1,102 @@
+"""Slips in the names of settings are told when a class is defined, and people's own names are left alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import pytest
+
+from outbox_consumer import AsyncHandler, Handler
+from outbox_schemas import HandlerError, Payload, PayloadError
+
+
+class Parcel(Payload):
+    """A payload whose own names are like some of the base's."""
+
+    kind = "parcel.send"
+    # A field of a payload is the user's own, whatever it is like.
+    limits: tuple[int, ...] = ()
+    verison: int = 1
+
+    def logical_key(self) -> str:
+        """Return always the same."""
+        return "x"
+
+    def links_of_customer(self) -> str:
+        """Begin like a method of the base class."""
+        return ""
+
+    @property
+    def link(self) -> str:
+        """Be one letter short of a method of the base class, and no method."""
+        return ""
+
+    def dicts(self) -> list[str]:
+        """Be like what pydantic declares."""
+        return []
+
+
+SLIPS: list[tuple[str, Any, str]] = [
+    ("max_runtme", timedelta(hours=2), "max_runtime"),
+    ("isolaton", "process", "isolation"),
+    ("leases", timedelta(hours=2), "lease"),
+    ("aply", lambda _self, _session, _job, _result: None, "apply"),
+    ("clasify", lambda _self, _error: None, "classify"),
+    ("handel", staticmethod(lambda _job, _payload: None), "handle"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "meant"), SLIPS)
+def test_a_handler_with_a_slip_in_a_name_is_refused(name: str, value: object, meant: str) -> None:
+    """What nobody would read is named together with what was most likely meant, also where a mixin brings it."""
+
+    def define(*bases: type, **body: Any) -> None:
+        class Own(*bases, Handler[Parcel]):  # type: ignore[misc]
+            vars().update(body)
+
+            def handle(self, job: Any, payload: Any) -> None: ...
+
+    with pytest.raises(HandlerError, match=rf"{name} is nothing that a handler declares, and looks like {meant}"):
+        define(**{name: value})
+    with pytest.raises(HandlerError, match=meant):
+        define(type("Mixin", (), {name: value}))
+
+
+def test_own_names_are_left_alone() -> None:
+    """A helper, a private attribute, a property or a name of another meaning stops nobody."""
+
+    class Own(AsyncHandler[Parcel]):
+        retries = 3
+        _max_runtme = 1
+        handle_row = staticmethod(lambda row: row)
+
+        async def handle(self, job: Any, payload: Any) -> None: ...
+
+        def handler(self) -> None: ...
+
+        def release(self) -> None: ...
+
+        def upload(self) -> None: ...
+
+        @property
+        def leased(self) -> bool:
+            return True
+
+
+def test_a_payload_with_a_slip_in_a_name_is_refused() -> None:
+    """A class variable that is nearly one of ours is named; fields are the user's own."""
+    assert Parcel().limits == ()
+    with pytest.raises(PayloadError, match=r"Slip.verison: is nothing that a payload declares, and looks like version"):
+
+        class Slip(Payload):
+            kind = "slip"
+            verison: ClassVar[int] = 2
+
+    with pytest.raises(PayloadError, match="looks like logical_key"):
+
+        class Other(Payload):
+            kind = "other"
+
+            def logical_kye(self) -> str:
+                return "x"
