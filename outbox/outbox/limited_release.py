@@ -57,7 +57,8 @@ def release_limited(
     """Mark due hints of a governed queue released, up to `batch`, as far as its limits allow, in one transaction of its
     own. Nothing if it is not governed, or while somebody else is at it. The other arguments are those of `release`.
     """
-    asked = {"queue": queue, "since": since[0], "since_id": since[1], "overdue_s": overdue_s, **runnable(abilities)}
+    asked = {"queue": queue, "since": since[0], "since_id": since[1], "overdue_s": overdue_s, "governed": True}
+    asked |= runnable(abilities)
     hints: list[ReleasedHint] = []
     with link.transaction(outermost=True):
         held = link.run("hold_limits", queue=queue)

@@ -170,6 +170,7 @@ def release(
         batch=batch,
         overdue_s=overdue_s,
         **runnable(abilities),
+        governed=False,
         rehint_after_s=rehint_after_s,
         rehint_max_s=rehint_max_s,
     )

@@ -150,6 +150,7 @@ class Sharer:
             depth=depth,
             overdue_s=overdue_s,
             **runnable(self._abilities),
+            governed=False,
             floor_tenants=list(known),
             floor_since=[floor.owed[0] for floor in known.values()],
             floor_ids=[floor.owed[1] for floor in known.values()],
@@ -172,6 +173,7 @@ class Sharer:
             since_ids=[seen.since[place][1] for place in asked],
             overdue_s=overdue_s,
             **runnable(self._abilities),
+            governed=False,
             rehint_after_s=self._rehint_after_s,
             rehint_max_s=REHINT_MAX_S,
         )

@@ -1,7 +1,8 @@
 """Every SQL statement of the product, loaded from its own file and bound to one installation's schema.
 
-Files write parameters as `:name` and the quoted schema as `{schema}`. One text serves both ways of running it:
-psycopg, in our own processes, and SQLAlchemy, inside a transaction that belongs to the user.
+Files write parameters as `:name`, the quoted schema as `{schema}`, and a decision that several of them share as the
+name of its part in `sql_parts`, for example `{may_go}`, so that it stands once. One text serves both ways of running
+it: psycopg, in our own processes, and SQLAlchemy, inside a transaction that belongs to the user.
 """
 
 from __future__ import annotations
@@ -25,13 +26,19 @@ __all__ = ["Statements", "statements_for"]
 # No such schema, table, function or column.
 _TABLES_CODES = frozenset({"3F000", "42P01", "42883", "42703"})
 _PARAMETER = re.compile(r"(?<![:\w]):(?=[a-z])(\w+)")
+_PART = re.compile(r"\{(?!schema\})([a-z_]+)\}")
 
 
 @cache
 def _template(name: str) -> str:
-    """Return a file's statement without its comment lines: these would travel with every execution."""
-    text = files("outbox").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    """Return a file's statement with its parts and without comment lines: these would travel with every execution."""
+    return _with_parts("sql", name)
+
+
+def _with_parts(folder: str, name: str) -> str:
+    text = files("outbox").joinpath(folder, f"{name}.sql").read_text(encoding="utf-8")
+    body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    return _PART.sub(lambda part: _with_parts("sql_parts", part[1]), body)
 
 
 class Statements:

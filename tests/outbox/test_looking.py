@@ -225,7 +225,14 @@ def test_no_look_steps_over_dead_history(database: Database, link: Link) -> None
         again = pages(database, "due_again", runway=100, owed_since=[floor.owed[0]], owed_id=[floor.owed[1]], **places)
         assert full > 100
         assert again < 50
-        moved: dict[str, Any] = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None}
+        moved: dict[str, Any] = {
+            "queue": "notes",
+            "batch": 10,
+            "overdue_s": 0,
+            "kinds": None,
+            "versions": None,
+            "governed": False,
+        }
         moved |= {"rehint_after_s": 10, "rehint_max_s": 300}
         assert pages(database, "release", since=BEGINNING[0], since_id=BEGINNING[1], **moved) > 50
         assert pages(database, "release", since=floor.owed[0], since_id=floor.owed[1], **moved) < 50

@@ -339,7 +339,7 @@ def test_many_paused_jobs_in_front_keep_no_other_waiting(database: Database, lin
     assert moved == MANY
     database.rows("ANALYZE {s}.outbox")
     first = {"since": "1900-01-01Z", "since_id": "00000000-0000-0000-0000-000000000000"}
-    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None}
+    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None, "governed": False}
     found = plan(database, "release", **first, **terms, rehint_after_s=10, rehint_max_s=300)
     assert read_of(found, "outbox") <= 30
     assert read_of(found, "jobs") <= 10
@@ -354,7 +354,7 @@ def test_without_a_pause_a_release_reads_no_job(database: Database, link: Link) 
     submit(database, 500)
     database.rows("ANALYZE {s}.outbox")
     first = {"since": "1900-01-01Z", "since_id": "00000000-0000-0000-0000-000000000000"}
-    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None}
+    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None, "governed": False}
     found = plan(database, "release", **first, **terms, rehint_after_s=10, rehint_max_s=300)
     assert (read_of(found, "jobs"), read_of(found, "pauses")) == (0, 0)
     # Once each at the front of the line, by the id, and as written.
@@ -367,7 +367,7 @@ def test_a_paused_queue_is_not_scanned(database: Database, link: Link) -> None:
     database.rows("ANALYZE {s}.outbox")
     stop(database, "queue", "notes")
     first = {"since": "1900-01-01Z", "since_id": "00000000-0000-0000-0000-000000000000"}
-    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None}
+    terms = {"queue": "notes", "batch": 10, "overdue_s": 0, "kinds": None, "versions": None, "governed": False}
     assert read_of(plan(database, "release", **first, **terms, rehint_after_s=10, rehint_max_s=300), "outbox") == 0
     assert read_of(plan(database, "due_queues", runway=100, queues=[], released_since=[]), "outbox") <= 2
     assert PauseKeeper().keep(link).set_aside == 0

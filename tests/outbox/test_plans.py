@@ -177,6 +177,7 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "tenant_tokens": [1.0], "now": datetime(2026, 1, 1, tzinfo=UTC),
         "most": 16, "depth": count, "floor_tenants": [], "floor_since": [], "floor_ids": [],
         "shares": [count], "since_keys": [BEGINNING[0]], "since_ids": [BEGINNING[1]],
+        "governed": statement == "pick_limited",
     }  # fmt: skip
 
 

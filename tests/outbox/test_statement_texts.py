@@ -20,7 +20,26 @@ from support.database import Database
 from support.invariants import check_invariants
 from support.jobs import Note, notes, release_all, take
 
-FILES = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in files("outbox").joinpath("sql").iterdir()}
+
+def read_all(folder: str) -> dict[str, str]:
+    """Return the files of a folder of the package by their names."""
+    return {
+        file.name.removesuffix(".sql"): file.read_text("utf-8") for file in files("outbox").joinpath(folder).iterdir()
+    }
+
+
+FILES = read_all("sql")
+PARTS = read_all("sql_parts")
+PLAIN = Statements("elsewhere")
+# What tells a decision that has a part of its own, and the statements that decide something else by the same words.
+TELLING = {
+    r"p\.scope = '\w+'": set(),
+    r"CASE p\.scope": set(),
+    r"\bpower\(2": {"recover_hints", "refuse"},
+    r"CAST\(:kinds AS text\[\]\) IS NULL": set(),
+    r"n\.clear\b": set(),
+    r":overdue_s\b": set(),
+}
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "audit",
     "joins", "join_members", "processes", "dead_letters", "dead_letter_backlog", "refusals", "walks",
@@ -57,9 +76,14 @@ NEEDY = {
 every_file = pytest.mark.parametrize("name", FILES)
 
 
-def body_of(name: str) -> str:
-    """Return a statement without its comments."""
-    return "\n".join(line for line in FILES[name].splitlines() if not line.lstrip().startswith("--"))
+def without_comments(text: str) -> str:
+    """Return a file's text without its comment lines."""
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+
+
+def named_in(text: str) -> set[str]:
+    """Return the parts that a text names."""
+    return set(re.findall(r"\{([a-z_]+)\}", without_comments(text))) - {"schema"}
 
 
 @every_file
@@ -75,15 +99,38 @@ def test_the_header_names_every_parameter(name: str) -> None:
     """Each parameter of the text is named in the header."""
     declared = re.search(r"^-- Parameters: (.*(?:\n--   .*)*)", FILES[name], re.MULTILINE)
     assert declared is not None
-    used = set(re.findall(r"(?<![:\w]):([a-z]\w+)", body_of(name)))
+    used = set(re.findall(r"%\((\w+)\)s", PLAIN.for_psycopg(name)))
     assert used <= set(re.findall(r"\w+", declared[1]))
     assert used or declared[1] == "none"
+
+
+def test_every_part_says_what_it_decides_and_is_shared() -> None:
+    """Purpose, needs and parameters stand in its header, and at least two texts name it; none names another."""
+    for name, text in PARTS.items():
+        header = "\n".join(line for line in text.splitlines() if line.startswith("--"))
+        assert all(len(re.findall(rf"\b{field}: \S", header)) == 1 for field in ("Purpose", "Needs", "Parameters")), (
+            name
+        )
+        users = [user for user, other in (FILES | PARTS).items() if name in named_in(other)]
+        assert len(users) >= 2, f"{name} is used by {users} alone: write it out there"
+    for name, text in (FILES | PARTS).items():
+        assert named_in(text) <= PARTS.keys(), name
+
+
+def test_no_copy_of_a_part_stands_anywhere() -> None:
+    """What has a part of its own is decided nowhere else: neither by the same text nor by its telling words."""
+    plain = {name: " ".join(without_comments(text).split()) for name, text in FILES.items()}
+    for name, text in PARTS.items():
+        part = " ".join(without_comments(text).split())
+        assert [user for user, body in plain.items() if part in body] == [], name
+    for words, elsewhere in TELLING.items():
+        assert {name for name, body in plain.items() if re.search(words, body)} == elsewhere, words
 
 
 @every_file
 def test_every_table_is_qualified(name: str) -> None:
     """No table or function of ours is found through the search path."""
-    text = body_of(name)
+    text = PLAIN.for_psycopg(name)
     for table in [
         *TABLES,
         "clock",

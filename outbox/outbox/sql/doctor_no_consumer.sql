@@ -8,8 +8,7 @@ WITH waits AS MATERIALIZED (
   WHERE ((o.phase = 'owed' AND (o.due_at <= n.ago OR o.last_error = 'no handler here for its kind and version'))
       OR (o.phase = 'released' AND o.released_at <= n.ago))
     AND NOT EXISTS (
-      SELECT 1 FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL AND p.name = CASE p.scope WHEN 'queue' THEN o.queue WHEN 'tenant' THEN o.tenant
-        WHEN 'kind' THEN (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = o.job_id) ELSE '' END)
+      {pause_of_row})
   LIMIT 20000
 ), able AS MATERIALIZED (
   SELECT DISTINCT q.queue, a.kind, a.version

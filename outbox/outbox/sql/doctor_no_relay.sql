@@ -9,6 +9,5 @@ WHERE NOT EXISTS (
     WHERE s.role = 'relay' AND s.seen_at > n.now - make_interval(secs => CAST(:live_s AS float8)))
   AND EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.due_at <= n.ago AND (o.phase <> 'leased' OR o.lease_expires_at <= n.ago)
     AND (o.phase = 'leased' OR NOT EXISTS (
-      SELECT 1 FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL AND p.name = CASE p.scope WHEN 'queue' THEN o.queue WHEN 'tenant' THEN o.tenant
-        WHEN 'kind' THEN (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = o.job_id) ELSE '' END)))
+      {pause_of_row})))
 LIMIT CAST(:batch AS integer)

@@ -10,8 +10,7 @@ FROM (SELECT {schema}.clock() - make_interval(secs => CAST(:grace_s AS float8)) 
     min(o.due_at) FILTER (WHERE o.phase = 'owed') AS oldest, max(o.released_at) AS last_released
   FROM {schema}.outbox AS o
   WHERE o.phase <> 'owed' OR o.due_at > n.ago OR NOT EXISTS (
-    SELECT 1 FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL AND p.name = CASE p.scope WHEN 'queue' THEN o.queue WHEN 'tenant' THEN o.tenant
-      WHEN 'kind' THEN (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = o.job_id) ELSE '' END)
+    {pause_of_row})
   GROUP BY o.queue
 ) AS q
 WHERE q.due > 0 AND coalesce(q.last_released <= n.ago, true)

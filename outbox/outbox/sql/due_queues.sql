@@ -7,10 +7,9 @@
 WITH RECURSIVE now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
 ), shut AS MATERIALIZED (
-  SELECT coalesce(bool_or(p.scope = 'everything'), false) AS everything,
-    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}') AS queues
+  SELECT {paused_queues}
   FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
-), known(queue, order_key, job_id) AS (
+), known(queue, owed_since, owed_id) AS (
   (SELECT o.queue, o.order_key, o.job_id FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue, o.order_key, o.job_id LIMIT 1)
   UNION ALL
   SELECT m.queue, m.order_key, m.job_id FROM known AS k CROSS JOIN LATERAL (
@@ -22,24 +21,5 @@ SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.rele
   coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = k.queue), false) AS governed
 FROM known AS k CROSS JOIN now AS n
 LEFT JOIN unnest(CAST(:queues AS text[]), CAST(:released_since AS timestamptz[])) AS s(queue, released_since) ON s.queue = k.queue
-LEFT JOIN LATERAL (
-    SELECT o.order_key AS first_due, o.job_id AS first_id FROM {schema}.outbox AS o
-    WHERE o.phase = 'owed' AND o.queue = k.queue AND (o.order_key, o.job_id) >= (k.order_key, k.job_id) AND o.order_key <= n.instant
-      AND o.due_at <= n.instant
-    ORDER BY o.order_key, o.job_id LIMIT 1
-  ) AS f ON true
-CROSS JOIN LATERAL (SELECT (
-    SELECT o.due_at FROM {schema}.outbox AS o
-    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > o.due_at AND o.order_key > n.instant AND o.due_at <= n.instant
-    ORDER BY o.order_key LIMIT 1
-  ) AS low_due) AS l
-CROSS JOIN LATERAL (SELECT (
-    SELECT o.order_key FROM {schema}.outbox AS o
-    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant ORDER BY o.order_key LIMIT 1
-  ) AS next_at) AS x
-CROSS JOIN LATERAL (SELECT count(*) AS released, min(o.released_at) AS first_released FROM (
-    SELECT h.released_at FROM {schema}.outbox AS h
-    WHERE h.phase = 'released' AND h.queue = k.queue AND h.released_at >= coalesce(s.released_since, '-infinity')
-    ORDER BY h.released_at LIMIT CAST(:runway AS integer)
-  ) AS o) AS r
+{look_at_queue}
 WHERE NOT (SELECT p.everything FROM shut AS p) AND k.queue <> ALL (CAST((SELECT p.queues FROM shut AS p) AS text[]))

@@ -5,18 +5,14 @@
 -- Locks: outbox rows in id order, SKIP LOCKED; what somebody holds is counted as left. Index: outbox_owed, from that place on; primary key of jobs for
 --   each row that is put back, or where a kind is paused. One row: looked (rows), last_id (of them), moved, skipped.
 WITH paused AS MATERIALIZED (
-  SELECT coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'tenant'), '{}') AS tenants,
-    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}') AS kinds
+  SELECT {paused_names}
   FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
 ), piece AS MATERIALIZED (
   SELECT o.job_id, o.tenant, o.last_error FROM {schema}.outbox AS o
   WHERE o.phase = 'owed' AND o.queue = CAST(:queue AS text) AND o.order_key = CAST(:aside_at AS timestamptz) AND o.job_id > CAST(:after AS uuid)
   ORDER BY o.queue, o.order_key, o.job_id LIMIT CAST(:window AS integer)
 ), free AS MATERIALIZED (
-  SELECT s.job_id FROM piece AS s
-  WHERE s.last_error = 'paused' AND s.tenant <> ALL (CAST((SELECT p.tenants FROM paused AS p) AS text[]))
-    AND CASE WHEN (SELECT p.kinds = '{}' FROM paused AS p) THEN true ELSE coalesce(
-      (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = s.job_id) <> ALL (CAST((SELECT p.kinds FROM paused AS p) AS text[])), true) END
+  SELECT o.job_id FROM piece AS o WHERE o.last_error = 'paused' AND {unpaused}
 ), held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (ARRAY(SELECT f.job_id FROM free AS f)) AND coalesce(o.phase = 'owed', false) AND o.order_key = CAST(:aside_at AS timestamptz)

@@ -9,8 +9,7 @@ WITH held_pauses AS MATERIALIZED (
   SELECT p.scope, p.name FROM {schema}.pauses AS p
   WHERE p.resumed_at IS NULL AND p.scope IN ('tenant', 'kind') ORDER BY p.scope, p.name FOR SHARE SKIP LOCKED
 ), paused AS MATERIALIZED (
-  SELECT coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'tenant'), '{}') AS tenants,
-    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}') AS kinds
+  SELECT {paused_names}
   FROM held_pauses AS p
 ), now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
@@ -25,10 +24,8 @@ WITH held_pauses AS MATERIALIZED (
     AND o.due_at <= (SELECT n.instant FROM now AS n)
   ORDER BY o.order_key LIMIT CAST(:window AS integer)
 ), meant AS MATERIALIZED (
-  SELECT f.job_id FROM (SELECT u.job_id, u.tenant FROM usual AS u UNION ALL SELECT l.job_id, l.tenant FROM low AS l) AS f
-  WHERE f.tenant = ANY (CAST((SELECT p.tenants FROM paused AS p) AS text[]))
-    OR CASE WHEN (SELECT p.kinds <> '{}' FROM paused AS p) THEN
-      (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = f.job_id) = ANY (CAST((SELECT p.kinds FROM paused AS p) AS text[])) ELSE false END
+  SELECT o.job_id FROM (SELECT u.job_id, u.tenant FROM usual AS u UNION ALL SELECT l.job_id, l.tenant FROM low AS l) AS o
+  WHERE NOT ({unpaused})
 ), held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM meant AS m)) AND coalesce(o.phase = 'owed', false)

@@ -6,7 +6,5 @@ SELECT o.job_id FROM {schema}.outbox AS o
 WHERE o.phase = 'released' AND o.queue = ANY (CAST(:queues AS text[]))
   AND o.released_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
   AND o.released_at <= (SELECT {schema}.clock()) - make_interval(secs => CAST(:age_s AS float8))
-  AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
-      SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
-      WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))
+  AND {runnable}
 ORDER BY o.order_key LIMIT CAST(:batch AS integer)

@@ -1,19 +1,11 @@
 -- Purpose: walk round the tenants of one queue, beginning with the one whose turn it is, and tell of each its weight and how much of its own line is
 --   due: up to `depth` jobs, none where it is paused, or the queue paused or governed. What it takes grows with the tenants visited and with `depth`, not with any backlog.
 -- Transition: none
--- Parameters: queue, tenant (whose turn it is; it need not exist), most (tenants to visit), depth, overdue_s, kinds and versions as in release.sql;
+-- Parameters: queue, tenant (whose turn it is; it need not exist), most (tenants to visit), depth, overdue_s, kinds, versions and governed as in release.sql;
 --   floor_tenants, floor_since and floor_ids (where the lines of tenants begin that have much dead history: no probe steps over it)
 -- Locks: none. Index: outbox_owed_tenant (which the collation names), one probe to find the next tenant (two while floors are given), one for the head of its line.
 --   queue_limits_pkey; primary keys of tenants, and of jobs where kinds matter. Each limit has an order, as in due_queues.sql.
-WITH RECURSIVE paused AS MATERIALIZED (
-  SELECT coalesce(bool_or(p.scope = 'everything' OR (p.scope = 'queue' AND p.name = :queue)), false)
-      OR coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = :queue), false) AS shut,
-    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'tenant'), '{}') AS tenants,
-    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}') AS kinds
-  FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
-), now AS MATERIALIZED (
-  SELECT CASE WHEN NOT p.shut THEN {schema}.clock() END AS instant, {schema}.clock() AS clock FROM paused AS p
-), floors AS MATERIALIZED (
+WITH RECURSIVE {pauses_here}, floors AS MATERIALIZED (
   SELECT f.tenant, f.since, f.id
   FROM unnest(CAST(:floor_tenants AS text[]), CAST(:floor_since AS timestamptz[]), CAST(:floor_ids AS uuid[])) AS f(tenant, since, id)
 ), ring(tenant, lap, place) AS (
@@ -51,13 +43,9 @@ CROSS JOIN LATERAL (
     -- Two bounds of one range and no equality, so that no other index has this order.
     WHERE o.phase = 'owed' AND o.queue COLLATE "C" = :queue
       AND (o.tenant, o.order_key, o.job_id) >= (r.tenant, coalesce(f.since, '-infinity'), coalesce(f.id, '00000000-0000-0000-0000-000000000000'))
-      AND (o.tenant, o.order_key) <= (r.tenant, n.instant) AND o.due_at <= n.instant - make_interval(secs => CAST(:overdue_s AS float8))
+      AND (o.tenant, o.order_key) <= (r.tenant, (SELECT n.instant FROM now AS n))
+      AND {may_go}
       AND r.tenant <> ALL (CAST((SELECT p.tenants FROM paused AS p) AS text[]))
-      AND CASE WHEN (SELECT p.kinds = '{}' FROM paused AS p) THEN true ELSE coalesce(
-        (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = o.job_id) <> ALL (CAST((SELECT p.kinds FROM paused AS p) AS text[])), true) END
-      AND (CAST(:kinds AS text[]) IS NULL OR coalesce((
-        SELECT true FROM {schema}.jobs AS j, unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
-        WHERE j.id = o.job_id AND a.kind = j.kind AND a.version = j.version ORDER BY j.id LIMIT 1), false))
     ORDER BY o.tenant, o.order_key, o.job_id LIMIT CAST(:depth AS integer)
   ) AS h
 ) AS d
