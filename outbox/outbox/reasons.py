@@ -13,7 +13,7 @@ from outbox.limit_reasons import LimitsAround, held_back
 from outbox.masking import masked_line, printable
 from outbox.pause_keeping import PAUSED
 from outbox.pausing import Pause
-from outbox.remedies import REMEDIES
+from outbox.remedies import REMEDIES, resuming
 from outbox.spans import span
 from outbox.submission import HELD
 from outbox_schemas import ENDED, Explanation, Finding, JobState, JobView, OwedView, Phase, Reason
@@ -161,7 +161,7 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
 def _paused(owed: OwedView, around: Surroundings) -> Iterator[Finding]:
     for pause in around.pauses:
         text = f"a person: {printable(str(pause))} is paused by {masked_line(pause.by)}: {masked_line(pause.reason)}"
-        yield _finding(Reason.PAUSED, text, since=pause.since)
+        yield _finding(Reason.PAUSED, text, since=pause.since, remedy=resuming(pause))
     if _is_aside(owed) and not around.pauses:
         yield _finding(Reason.PAUSED, "the relay: its pause is over, and it is put back in line next")
 
@@ -322,5 +322,7 @@ def _seconds(start: datetime, end: datetime) -> float:
     return (end - start).total_seconds()
 
 
-def _finding(code: Reason, text: str, *, since: datetime | None = None, until: datetime | None = None) -> Finding:
-    return Finding(code=code, text=text, since=since, until=until, unblocked_by=REMEDIES[code])
+def _finding(
+    code: Reason, text: str, *, since: datetime | None = None, until: datetime | None = None, remedy: str | None = None
+) -> Finding:
+    return Finding(code=code, text=text, since=since, until=until, unblocked_by=remedy or REMEDIES[code])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from types import MappingProxyType
 
+from outbox.masking import printable
+from outbox.pausing import Pause, PauseScope
 from outbox_schemas import Reason
 
-__all__ = ["REMEDIES"]
+__all__ = ["REMEDIES", "resuming"]
 
 REMEDIES = MappingProxyType(
     {
@@ -42,3 +45,16 @@ REMEDIES = MappingProxyType(
         Reason.STATE_UNKNOWN: "a program of the release that has upgraded the tables",
     }
 )
+
+
+def resuming(pause: Pause) -> str:
+    """Return what ends one pause: the command for it, without who and why."""
+    name = shlex.quote(pause.name)
+    targets: dict[str, str] = {
+        PauseScope.EVERYTHING: "--all",
+        PauseScope.QUEUE: name,
+        PauseScope.KIND: f"--kind {name}",
+        PauseScope.TENANT: f"--tenant {name}",
+    }
+    target = targets.get(pause.scope)  # a newer release may know more
+    return REMEDIES[Reason.PAUSED] if target is None else printable(f"a person: `outbox queues resume {target}`")
