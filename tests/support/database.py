@@ -93,13 +93,20 @@ class Database:
         return query.replace("{s}", quoted.replace("%", "%%") if escaped else quoted).encode()
 
 
+_CLONE = "CREATE DATABASE {name} TEMPLATE {template}"
+# From 15 on the default writes each page of the copy to the log; where the log is not synced, files are copied eight
+# times as fast. 14 knows no other way and has no name for it.
+_NAMED_FROM = 150000
+
+
 @contextmanager
 def cloned(template: Template) -> Iterator[Database]:
     """Yield a copy of the template, dropped afterwards with whoever is still connected."""
     name = f"outbox_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(databases.plain(template.server_url), autocommit=True) as maker:
         names = {"name": sql.Identifier(name), "template": sql.Identifier(template.name)}
-        maker.execute(sql.SQL("CREATE DATABASE {name} TEMPLATE {template}").format(**names))
+        clone = _CLONE if maker.info.server_version < _NAMED_FROM else f"{_CLONE} STRATEGY file_copy"
+        maker.execute(sql.SQL(clone).format(**names))
     database = Database(databases.url_of(databases.plain(template.server_url), name))
     try:
         yield database

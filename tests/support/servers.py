@@ -6,12 +6,15 @@ Workers of pytest-xdist ask the controller over a local socket: a server outlive
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import shutil
 import threading
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -23,7 +26,9 @@ from outbox.servers import NoBroker, NoServer, Postgres, install_rabbitmq_with_a
 # The longest chain is apt's own: update, install, then the broker's start.
 ANSWER_TIMEOUT_S = 900
 # Tests of durability start servers of their own; this one may be fast.
-_FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}
+_FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "200", "max_wal_size": "256MB"}
+_MEMORY = Path("/dev/shm")
+_LEAST_MEMORY = 4 * 1024**3  # bytes
 SCHEMA = "outbox"
 
 
@@ -33,6 +38,17 @@ class Template:
 
     server_url: str
     name: str
+
+
+def memory() -> Path | None:
+    """Return the folder of a file system in memory, if there is one with room for the servers of a run.
+
+    Each test makes and drops a database of some hundred files, which takes a disk twenty times as long. A small one, as
+    a container has, or one from which nothing is executed (a server's programs may be copied there) is of no use.
+    """
+    if not _MEMORY.is_dir() or os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
+        return None
+    return _MEMORY if shutil.disk_usage(_MEMORY).free >= _LEAST_MEMORY else None
 
 
 class RunServers:
@@ -58,14 +74,14 @@ class RunServers:
         self._stack.close()
 
     def _postgres(self) -> str:
-        return self._stack.enter_context(postgres(settings=_FAST)).url
+        return self._stack.enter_context(postgres(settings=_FAST, parent=memory())).url
 
     def _rabbitmq(self) -> str:
         try:
-            return self._stack.enter_context(rabbitmq()).url
+            return self._stack.enter_context(rabbitmq(parent=memory())).url
         except NoBroker:
             install_rabbitmq_with_apt(lambda _: None)
-            return self._stack.enter_context(rabbitmq()).url
+            return self._stack.enter_context(rabbitmq(parent=memory())).url
 
     def _template(self) -> Template:
         server_url = self.get("postgres")

@@ -27,12 +27,13 @@ _LOG_TAIL = 2000  # characters of a server's log that go into an error
 class Instance:
     """A folder with processes that end with the caller, however it ends.
 
-    `folder` belongs to the account that the processes run under and is removed at the end.
+    `folder` belongs to the account that the processes run under and is removed at the end. It is made in `parent`, or
+    among the temporary files if none is given, or the account can't reach it.
     """
 
-    def __init__(self, name: str, who: Account | None) -> None:
+    def __init__(self, name: str, who: Account | None, parent: Path | None = None) -> None:
         self.who = who
-        self.folder = _folder_for(who) / f"outbox-{name}-{secrets.token_hex(6)}"
+        self.folder = _folder_for(who, parent) / f"outbox-{name}-{secrets.token_hex(6)}"
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._processes: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
@@ -149,9 +150,10 @@ class Instance:
             os.chown(path, self.who.uid, self.who.gid)
 
 
-def _folder_for(who: Account | None) -> Path:
+def _folder_for(who: Account | None, wanted: Path | None) -> Path:
     """Return a folder for temporary files that `who` can reach: root's own may be closed to others."""
-    for parent in map(Path, (tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108 - names are random
+    usual = map(Path, (tempfile.gettempdir(), "/tmp", "/var/tmp"))  # noqa: S108 - names are random
+    for parent in [*filter(None, [wanted]), *usual]:
         with suppress(OSError):
             if reachable(parent, who):
                 return parent

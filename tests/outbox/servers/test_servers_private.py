@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -13,11 +15,19 @@ import pytest
 
 from outbox.servers import NoServer, Postgres, RabbitMQ, Source, StartFailed, postgres, rabbitmq
 from outbox.servers.embedded import find_wheel
-from outbox.servers.instance import wait_until
+from outbox.servers.instance import Instance, wait_until
 from outbox.servers.ports import LOOPBACK, Port
 from outbox.servers.probes import listens, speaks_amqp
 
 SSL_REQUEST = bytes.fromhex("00000008 04d2162f")  # answered with one byte before anything else
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Yield a folder that a server's own account can enter, unlike pytest's."""
+    with TemporaryDirectory(prefix="outbox-place-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @contextmanager
@@ -103,18 +113,28 @@ def test_database_names_are_quoted(private_postgres: Postgres) -> None:
         psycopg.connect(url).close()
 
 
-def test_wheel_with_settings_is_gone_afterwards() -> None:
-    """The wheel's PostgreSQL starts with the settings given, and leaves neither folder nor listener."""
-    wheel = [Source.WHEEL]
-    with postgres(private=True, sources=wheel, settings={"application_name": "it's", "fsync": "off"}) as own:
+def test_wheel_with_settings_is_gone_afterwards(place: Path) -> None:
+    """The wheel's PostgreSQL starts with the settings and the place given, and leaves neither folder nor listener."""
+    settings = {"application_name": "it's", "fsync": "off"}
+    with postgres(private=True, sources=[Source.WHEEL], settings=settings, parent=place) as own:
         assert own.origin == "wheel"
         assert own.data_dir
+        assert own.data_dir.parent.parent == place
         assert own.data_dir.parent.stat().st_mode & 0o777 == 0o700
         with psycopg.connect(own.url) as connection:
             assert connection.execute("SHOW application_name").fetchone() == ("it's",)
             assert connection.execute("SHOW fsync").fetchone() == ("off",)
     assert not own.data_dir.parent.exists()
     assert not listens(*_address(own.url))
+
+
+def test_a_place_that_cannot_be_used_gives_way(tmp_path: Path) -> None:
+    """A folder that is not there is no reason not to start: the temporary one takes its place."""
+    instance = Instance("elsewhere", None, tmp_path / "missing")
+    try:
+        assert instance.folder.parent == Path(gettempdir())
+    finally:
+        instance.close()
 
 
 def test_failed_start_tells_the_log_and_leaves_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -204,11 +224,13 @@ def test_wheel_in_a_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_servers_start_side_by_side(private_rabbitmq: RabbitMQ) -> None:
-    """Servers started at the same time on several threads don't get in each other's way."""
+def test_servers_start_side_by_side(private_rabbitmq: RabbitMQ, place: Path) -> None:
+    """Servers started at once on several threads don't get in each other's way, each in the place it was given."""
+    how: dict[str, Any] = {"private": True, "sources": [Source.BINARIES], "parent": place}
     with ExitStack() as one, ExitStack() as two, ThreadPoolExecutor(2) as pool:
-        database = pool.submit(lambda: one.enter_context(postgres(private=True, sources=[Source.BINARIES])))
-        broker = pool.submit(lambda: two.enter_context(rabbitmq(private=True, sources=[Source.BINARIES])))
+        database = pool.submit(lambda: one.enter_context(postgres(**how)))
+        broker = pool.submit(lambda: two.enter_context(rabbitmq(**how)))
         psycopg.connect(database.result().url).close()
+        assert sorted(path.name.split("-")[1] for path in place.iterdir()) == ["postgres", "rabbitmq"]
         broker.result().ctl("add_vhost", "other")
         assert "other" not in private_rabbitmq.ctl("list_vhosts").split()
