@@ -66,7 +66,7 @@ class Gleaner:
         return self._scan(line, scan, overdue_s) or self._limited(queue, batch, overdue_s)
 
     def _limited(self, queue: str, batch: int, overdue_s: float) -> list[UUID]:
-        """Release from a governed queue. Its line is scanned from the beginning: what limits hold back stands there."""
+        """Release from a governed queue, tenant by tenant; a full one's line is passed over."""
         if not governed(self._link, queue):
             return []
         got = release_limited(
@@ -76,6 +76,7 @@ class Gleaner:
             rehint_after_s=self._rehint_after_s,
             overdue_s=overdue_s,
             abilities=self._abilities,
+            rounds=self._sharer.rounds,
         )
         return [hint.job_id for hint in got.hints]
 

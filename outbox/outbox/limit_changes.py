@@ -10,7 +10,7 @@ from typing import Any
 
 from outbox.cancelling import check_actor
 from outbox.limit_terms import check_terms, merged
-from outbox.limiting import Rule, Tokens, level
+from outbox.limiting import ALL_LEFT, Rule, Tokens, carried, level
 from outbox.statements import statements_for
 from outbox.targets import Target, connection_of, schema_of
 
@@ -21,6 +21,8 @@ _BATCH = 5000
 # In any other a row that has changed since the transaction began would end it; keepers do without it then.
 _FRESH = "read committed"
 _OWN = {"max_running": None, "rate_per_s": None, "burst": None, "weight": 1}
+# No tenant's name: what is left of the rate that the queue gives to each, to those of which nothing is written down.
+_OTHERS = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,15 @@ class Change:
         if held is None:
             self._run("open_queue")
             return self.of_queue(names)  # somebody else may have made the row, and set other limits
-        self._run("set_queue_limits", **after, **_kept(before, after, held, held.now))
+        old, new = (Rule(None, terms["rate_per_s"], terms["burst"]) for terms in (before, after))
+        self._run("set_queue_limits", **after, **_written(carried(old, new, _tokens(held), held.now)))
+        self._carry_for_others(_each(before), _each(after), held.now)
         return self._finish(f"queue {self._queue}", before, after, held.isolation)
 
     def of_tenant(self, tenant: str) -> Changed:
         """Change a tenant's limits in the queue."""
         held = self._hold()
-        own = next(iter(self._run("read_tenant", tenant=tenant)), None)
+        own = self._tenant(tenant)
         before = {name: none if own is None else getattr(own, name) for name, none in _OWN.items()}
         after = merged(before, self._terms)
         if before == after:
@@ -67,9 +71,26 @@ class Change:
         if held is None:
             self._run("open_queue")
             return self.of_tenant(tenant)
-        kept = {"tokens": None, "tokens_at": None} if own is None else _kept(before, after, own, held.now)
-        self._run("set_tenant_limits", tenant=tenant, **after, **kept)
+        each = Rule(None, held.tenant_rate_per_s, held.tenant_burst)
+        old, new = (Rule(None, terms["rate_per_s"], terms["burst"]).or_else(each) for terms in (before, after))
+        left = _tokens(own)
+        if left.left is None and before["rate_per_s"] is None:
+            left = _tokens(self._tenant(_OTHERS))
+        self._run("set_tenant_limits", tenant=tenant, **after, **_written(carried(old, new, left, held.now)))
         return self._finish(f"queue {self._queue} tenant {tenant}", before, after, held.isolation)
+
+    def _carry_for_others(self, old: Rule, new: Rule, now: datetime) -> None:
+        """Write what a change of the rate for each tenant leaves to those of which nothing is written down, if that is
+        less than all.
+        """
+        if old == new:
+            return
+        left = carried(old, new, _tokens(self._tenant(_OTHERS)), now)
+        if left != ALL_LEFT and level(new, left, now) < (new.burst or 0):
+            self._run("set_tenant_limits", tenant=_OTHERS, **_OWN, **_written(left))
+
+    def _tenant(self, name: str) -> Any:
+        return next(iter(self._run("read_tenant", tenant=name)), None)
 
     def _hold(self) -> Any:
         return next(iter(self._run("hold_queue")), None)
@@ -97,10 +118,13 @@ class Change:
         return self._statements.run_within(self._connection, statement, {"queue": self._queue} | parameters)
 
 
-def _kept(before: Mapping[str, Any], after: Mapping[str, Any], row: Any, now: datetime) -> dict[str, Any]:
-    """Return what is left of a rate as the change finds it, so that a change gives nothing away."""
-    old = Rule(None, before["rate_per_s"], before["burst"])
-    if after["rate_per_s"] is None or old.rate_per_s is None or row.tokens is None:
-        return {"tokens": None, "tokens_at": None}
-    left = level(old, Tokens(row.tokens, row.tokens_at), now)
-    return {"tokens": min(left, float(after["burst"])), "tokens_at": now}
+def _each(terms: Mapping[str, Any]) -> Rule:
+    return Rule(None, terms["tenant_rate_per_s"], terms["tenant_burst"])
+
+
+def _tokens(row: Any) -> Tokens:
+    return ALL_LEFT if row is None else Tokens(row.tokens, row.tokens_at)
+
+
+def _written(tokens: Tokens) -> dict[str, Any]:
+    return {"tokens": tokens.left, "tokens_at": tokens.at}

@@ -2,22 +2,21 @@
 
 Nothing is kept beside the rows themselves, so that no crash can leak a slot: what a killed process had counted is
 counted anew by the next. A broker's hint is nothing more than a row that is released, and holds its slot until it is
-claimed, ended or owed again.
+claimed, ended or owed again. Within the limits the tenants take turns, as in a crowded queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from outbox.barriers import Barrier, hit
-from outbox.floors import BEGINNING, Place
 from outbox.leasing import Ability
-from outbox.limiting import Allowance, Candidate, Rule, Tokens, Use
+from outbox.limiting import Allowance, Candidate, Rule, Tokens
 from outbox.link import Link
-from outbox.relaying import ReleasedHint, made_hint, place_in_line, runnable
+from outbox.relaying import ReleasedHint, place_in_line, runnable
+from outbox.rounds import Asked, Rounds, Served, serve, take_from, use_of
 
 __all__ = ["LimitedRelease", "governed", "release_limited"]
 
@@ -25,10 +24,8 @@ __all__ = ["LimitedRelease", "governed", "release_limited"]
 _SLOT_S = 0.02
 # Tokens may come faster than anybody should look for them.
 _LEAST_S = 0.005
-# Where tenants have limits, so many hints are looked at together: those of one may stand in front of another's.
+# So many jobs of negative priority are looked at together: those of a full tenant may stand in front of another's.
 _WINDOW = 50
-# Each round fills a tenant up or takes what is left; the next look goes on from there.
-_ROUNDS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,78 +49,74 @@ def release_limited(
     rehint_after_s: float,
     overdue_s: float = 0,
     abilities: Sequence[Ability] | None = None,
-    since: Place = BEGINNING,
+    rounds: Rounds | None = None,
 ) -> LimitedRelease:
     """Mark due hints of a governed queue released, up to `batch`, as far as its limits allow, in one transaction of its
-    own. Nothing if it is not governed, or while somebody else is at it. The other arguments are those of `release`.
+    own. Nothing if it is not governed, or while somebody else is at it.
+
+    Where more is due than may go, tenants take turns by weight; `rounds` remembers whose turn it is from one release to
+    the next (None: the round begins anew). The other arguments are those of `outbox.relaying.release`.
     """
-    asked = {"queue": queue, "since": since[0], "since_id": since[1], "overdue_s": overdue_s, "governed": True}
-    asked |= runnable(abilities)
-    hints: list[ReleasedHint] = []
+    # An unclaimed hint is lost after always the same time, since it keeps a slot meanwhile.
+    asked = Asked(queue, overdue_s, runnable(abilities), True, rehint_after_s, rehint_after_s)
+    line = (rounds or Rounds()).of(queue)
     with link.transaction(outermost=True):
         held = link.run("hold_limits", queue=queue)
         if not held:
             return LimitedRelease([], _SLOT_S)
         allowed = _allowance(held[0], link.run("count_limited", queue=queue))
-        ids, more = _choose(link, allowed, asked, batch, tenants_differ=_tenants_differ(held[0], allowed))
-        if ids:
-            hints = _mark(link, queue, ids, allowed, rehint_after_s)
+        served = serve(link, line, asked, batch, allowed)
+        if not served.held:  # there is room for all that is due: then time and priority decide
+            served.hints.sort(key=place_in_line)
+        most = int(min(batch - len(served.hints), allowed.room))
+        if most > 0:
+            served = _low(link, asked, served, most, allowed)
+        if served.hints:
+            _spend(link, queue, allowed)
             hit(Barrier.LIMITS_BEFORE_COMMIT)
-    hints.sort(key=place_in_line)
-    return LimitedRelease(hints, _again_s(allowed) if more else None)
+    return LimitedRelease(served.hints, _again_s(allowed) if served.held else None)
 
 
-def _choose(
-    link: Link, allowed: Allowance, asked: dict[str, Any], batch: int, *, tenants_differ: bool
-) -> tuple[list[UUID], bool]:
-    """Return the jobs whose hints may go, and whether others might that limits hold back."""
-    ids: list[UUID] = []
-    for _ in range(_ROUNDS):
-        most = int(min(batch - len(ids), allowed.room))
-        if most < 1:
-            break
-        window = max(most, _WINDOW) if tenants_differ else most
-        over = allowed.passed_over
-        rows = link.run("pick_limited", batch=window, passed_over=over, chosen=ids, **asked)
-        allowed.learn({row.tenant: _use(row) for row in rows})
-        chosen = allowed.choose([Candidate(row.job_id, row.tenant) for row in rows], most)
-        ids.extend(one.key for one in chosen)  # type: ignore[misc]  # they are the rows' ids
-        if len(rows) < window:
-            return ids, bool(over) or len(chosen) < len(rows)
-    return ids, len(ids) < batch
+def _low(link: Link, asked: Asked, served: Served, most: int, allowed: Allowance) -> Served:
+    """Add jobs of negative priority that have not aged, in plain order: they come when no tenant has any other due."""
+    window = max(most, _WINDOW)
+    rows = link.run("pick_low", **asked.which, batch=window, passed_over=allowed.passed_over)
+    if not rows:
+        return served
+    allowed.learn({row.tenant: use_of(row) for row in rows})
+    chosen = allowed.choose([Candidate(row.job_id, row.tenant) for row in rows], most)
+    went = link.run_raw("release_picked", tuple, job_ids=[one.key for one in chosen], **asked.rehint)
+    take_from(allowed, went)
+    hints = sorted((ReleasedHint(*row[:3]) for row in went), key=place_in_line)
+    left_over = len(chosen) < len(rows) and len(chosen) < most
+    return Served(served.hints + hints, held=served.held or left_over, alone=False)
 
 
-def _mark(link: Link, queue: str, ids: Sequence[UUID], allowed: Allowance, rehint_after_s: float) -> list[ReleasedHint]:
+def _spend(link: Link, queue: str, allowed: Allowance) -> None:
+    """Write down what is left of the rates, by what truly went out."""
     spent = allowed.left_of_tenants
-    return link.run_raw(
-        "release_limited",
-        made_hint,
-        queue=queue,
-        job_ids=list(ids),
-        rehint_after_s=rehint_after_s,
-        queue_tokens=allowed.left,
-        tenants=list(spent),
-        tenant_tokens=list(spent.values()),
-        now=allowed.now,
-    )
+    if allowed.left is not None or spent:
+        link.run(
+            "spend_tokens",
+            queue=queue,
+            queue_tokens=allowed.left,
+            tenants=list(spent),
+            tenant_tokens=list(spent.values()),
+            now=allowed.at,
+        )
 
 
 def _allowance(held: Any, counted: Sequence[Any]) -> Allowance:
-    now = next(row.now for row in counted if row.tenant is None)
-    uses = {row.tenant: _use(row) for row in counted if row.tenant is not None}
+    first = next(row for row in counted if row.tenant is None)
+    uses = {
+        row.tenant: replace(use_of(row), released=row.released, running=row.running)
+        for row in counted
+        if row.tenant is not None
+    }
     rule = Rule(held.max_running, held.rate_per_s, held.burst)
     each = Rule(held.tenant_max_running, held.tenant_rate_per_s, held.tenant_burst)
-    return Allowance(rule, each, Tokens(held.tokens, held.tokens_at), uses, now)
-
-
-def _use(row: Any) -> Use:
-    rule = Rule(row.max_running, row.rate_per_s, row.burst)
-    return Use(row.released, row.running, rule, Tokens(row.tokens, row.tokens_at))
-
-
-def _tenants_differ(held: Any, allowed: Allowance) -> bool:
-    """Return whether one tenant's limit may hold back its hints alone, so that it takes a look at those behind them."""
-    return held.tenants_limited or bool(allowed.passed_over)
+    tokens, untold = Tokens(held.tokens, held.tokens_at), Tokens(first.tokens, first.tokens_at)
+    return Allowance(rule, each, tokens, uses, first.now, untold)
 
 
 def _again_s(allowed: Allowance) -> float:

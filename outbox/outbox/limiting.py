@@ -7,11 +7,14 @@ gives the same slots or tokens away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-__all__ = ["ALL_LEFT", "NO_RULE", "Allowance", "Candidate", "Rule", "Tokens", "Use", "level"]
+from outbox.fairness import Visited
+
+__all__ = ["ALL_LEFT", "NO_RULE", "Allowance", "Candidate", "Rule", "Tokens", "Use", "carried", "level"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,16 @@ def level(rule: Rule, tokens: Tokens, now: datetime) -> float:
     return min(float(rule.burst), tokens.left + rule.rate_per_s * passed_s)
 
 
+def carried(before: Rule, after: Rule, tokens: Tokens, now: datetime) -> Tokens:
+    """Return what is left of a rate when the rule changes at `now`: as much as under the old one, so that no change
+    gives anything away. A rate that follows on none finds what an earlier one has left, and all if there was none.
+    """
+    if before.rate_per_s is None:
+        return tokens
+    left = level(before, tokens, now)
+    return Tokens(left if after.burst is None else min(left, float(after.burst)), now)
+
+
 @dataclass(slots=True)
 class _Budget:
     """What one queue or one tenant may start. Slots and tokens, and how many unclaimed hints a rate allows."""
@@ -77,13 +90,14 @@ class _Budget:
     tokens: float
     unclaimed: float
     rule: Rule
+    at: datetime
 
     @classmethod
     def of(cls, rule: Rule, tokens: Tokens, now: datetime, released: int, running: int) -> _Budget:
         slots = float("inf") if rule.max_running is None else rule.max_running - released - running
         # Hints that wait at a broker could all start at once: together they are never more than the burst.
         unclaimed = float("inf") if rule.burst is None else rule.burst - released
-        return cls(slots, level(rule, tokens, now), unclaimed, rule)
+        return cls(slots, level(rule, tokens, now), unclaimed, rule, now)
 
     @property
     def room(self) -> float:
@@ -96,10 +110,15 @@ class _Budget:
             return None
         return (1 - self.tokens) / self.rule.rate_per_s
 
-    def take(self) -> None:
-        self.slots -= 1
-        self.tokens -= 1
-        self.unclaimed -= 1
+    def take(self, count: int, at: datetime) -> None:
+        self.tokens = self.left(at) - count
+        self.at = at
+        self.slots -= count
+        self.unclaimed -= count
+
+    def left(self, at: datetime) -> float:
+        """Return the tokens at a later moment, so that a full bucket keeps no credit for the time until then."""
+        return level(self.rule, Tokens(self.tokens, self.at), at)
 
 
 @dataclass(slots=True)
@@ -112,6 +131,7 @@ class Allowance:
         tokens: what is left of the queue's rate.
         uses: tenants that have something out or running, or may start nothing.
         now: the moment, by the database's clock.
+        untold: what is left of the queue's rate for each tenant, for one of which nothing is written down.
     """
 
     rule: Rule
@@ -119,11 +139,15 @@ class Allowance:
     tokens: Tokens
     uses: Mapping[str, Use]
     now: datetime
+    untold: Tokens = ALL_LEFT
+    at: datetime = field(init=False)
+    """When something went out last, or `now`."""
     _queue: _Budget = field(init=False)
     _tenants: dict[str, _Budget] = field(init=False, default_factory=dict)
     _spent: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
+        self.at = self.now
         released = sum(use.released for use in self.uses.values())
         running = sum(use.running for use in self.uses.values())
         self._queue = _Budget.of(self.rule, self.tokens, self.now, released, running)
@@ -146,31 +170,46 @@ class Allowance:
             if name not in self._tenants:
                 self._know(name, use)
 
+    def within(self, visited: Sequence[Visited]) -> list[Visited]:
+        """Return the same tenants with no more due than each may start now, whatever the queue has room for."""
+        rooms = [self._budget(one.tenant).room for one in visited]
+        return [
+            one if one.due <= room else one._replace(due=max(0, int(room)))
+            for one, room in zip(visited, rooms, strict=True)
+        ]
+
     def choose(self, candidates: Iterable[Candidate], most: int) -> list[Candidate]:
-        """Take, in order, up to `most` of these that may go out now."""
+        """Return, in order, up to `most` of these that may go out now. Nothing is taken by it."""
         chosen: list[Candidate] = []
+        counts: Counter[str] = Counter()
         for candidate in candidates:
-            if len(chosen) >= most or self._queue.room < 1:
+            if len(chosen) >= min(most, self.room):
                 break
-            budget = self._tenants.get(candidate.tenant) or self._know(candidate.tenant, Use())
-            if budget.room < 1:
+            if counts[candidate.tenant] + 1 > self._budget(candidate.tenant).room:
                 continue
-            budget.take()
-            self._queue.take()
-            self._spent.add(candidate.tenant)
+            counts[candidate.tenant] += 1
             chosen.append(candidate)
         return chosen
 
+    def take(self, counts: Mapping[str, int], at: datetime | None = None) -> None:
+        """Take what went out, so many of each tenant; `at`: when, unless it was `now`."""
+        if at is not None:
+            self.at = max(self.at, at)
+        for tenant, count in counts.items():
+            self._budget(tenant).take(count, self.at)
+            self._queue.take(count, self.at)
+            self._spent.add(tenant)
+
     @property
     def left(self) -> float | None:
-        """What is left of the queue's rate; None if it has none."""
-        return None if self.rule.rate_per_s is None else self._queue.tokens
+        """What is left of the queue's rate at `at`; None if it has none."""
+        return None if self.rule.rate_per_s is None else self._queue.left(self.at)
 
     @property
     def left_of_tenants(self) -> dict[str, float]:
-        """What is left of the rates of those tenants that have one and of which something was chosen."""
-        rated = {name: self._tenants[name] for name in sorted(self._spent)}
-        return {name: budget.tokens for name, budget in rated.items() if budget.rule.rate_per_s is not None}
+        """What is left at `at` of the rates of those tenants that have one and of which something went out."""
+        spent = {name: self._tenants[name] for name in sorted(self._spent)}
+        return {name: budget.left(self.at) for name, budget in spent.items() if budget.rule.rate_per_s is not None}
 
     @property
     def wait_s(self) -> float | None:
@@ -178,8 +217,12 @@ class Allowance:
         waits = [self._queue.wait_s, *(budget.wait_s for budget in self._tenants.values())]
         return min((wait for wait in waits if wait is not None), default=None)
 
+    def _budget(self, name: str) -> _Budget:
+        return self._tenants.get(name) or self._know(name, Use())
+
     def _know(self, name: str, use: Use) -> _Budget:
         rule = use.rule.or_else(self.each)
-        budget = _Budget.of(rule, use.tokens, self.now, use.released, use.running)
+        told = use.tokens.left is not None or use.rule.rate_per_s is not None
+        budget = _Budget.of(rule, use.tokens if told else self.untold, self.now, use.released, use.running)
         self._tenants[name] = budget
         return budget

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from outbox.barriers import Barrier, hit
-from outbox.floors import Place
 from outbox.limit_keeping import LimitKeeper
 from outbox.limited_release import release_limited
 from outbox.link import Link
 from outbox.relaying import DueQueue, ReleasedHint
+from outbox.rounds import Rounds
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Step
 
@@ -19,7 +19,7 @@ __all__ = ["LimitedQueues", "limit_step"]
 # Nobody says when a slot is free: the pause between two looks grows, from what the release says to this.
 LONGEST_S = 0.1
 GROWTH = 1.5
-# A look that steps over very many jobs of full tenants takes no more than a fifth of the loop's time.
+# A look that takes long, among very many tenants, takes no more than a fifth of the loop's time.
 PAUSES = 4
 
 
@@ -32,6 +32,7 @@ class LimitedQueues:
         self._clock = clock
         self._pauses: dict[str, tuple[float, float]] = {}
         self._governed: set[str] = set()
+        self._rounds = Rounds()
 
     def seen(self, due: Sequence[DueQueue]) -> None:
         """Take in which of the queues that have hints due are governed."""
@@ -41,13 +42,13 @@ class LimitedQueues:
     def __contains__(self, queue: str) -> bool:
         return queue in self._governed
 
-    def release(self, queue: str, count: int, since: Place) -> list[ReleasedHint]:
+    def release(self, queue: str, count: int) -> list[ReleasedHint]:
         """Release what the limits allow; nothing while there can't be room."""
         again_at, pause_s = self._pauses.get(queue, (0.0, 0.0))
         if self._clock() < again_at:
             return []
         began = self._clock()
-        got = release_limited(self._link, queue, batch=count, rehint_after_s=self._rehint_after_s, since=since)
+        got = release_limited(self._link, queue, batch=count, rehint_after_s=self._rehint_after_s, rounds=self._rounds)
         if got.again_s is None:
             self._pauses.pop(queue, None)
         else:

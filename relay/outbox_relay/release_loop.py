@@ -234,7 +234,7 @@ class ReleaseLoop:
 
     def _due(self, queue: str, count: int, since: Place) -> list[ReleasedHint]:
         if queue in self._limited:
-            return self._limited.release(queue, count, since)
+            return self._limited.release(queue, count)
         return self._sharer.release(queue, batch=count, since=since)
 
     def _in_turn(self, queues: list[DueQueue]) -> list[DueQueue]:

@@ -66,6 +66,7 @@ class Fleet:
         allowed = Allowance(self.rule, self.each, self.tokens, uses, self.now)
         before = sum((self.released + self.running).values())
         chosen = allowed.choose(self.line, batch)
+        allowed.take(Counter(one.tenant for one in chosen))
         for one in chosen:
             self.line.remove(one)
             self.released[one.tenant] += 1
@@ -155,9 +156,11 @@ def test_the_wait_is_until_the_next_token() -> None:
 
 
 def test_a_full_tenant_is_named_so_that_a_look_can_pass_it_over() -> None:
-    """It is known from what runs already, and from what was just chosen."""
+    """It is known from what runs already, and from what has just gone out."""
     allowed = Allowance(Rule(), Rule(2), Tokens(), {"a": Use(0, 2)}, NOW)
     assert allowed.passed_over == ["a"]
     chosen = allowed.choose([Candidate(n, "b") for n in range(3)] + [Candidate(9, "a")], 10)
     assert [one.key for one in chosen] == [0, 1]
+    assert allowed.passed_over == ["a"]  # until it has gone out
+    allowed.take({"b": 2})
     assert sorted(allowed.passed_over) == ["a", "b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -28,6 +28,7 @@ from outbox import (
     set_tenant,
     set_tenant_async,
 )
+from outbox.limit_keeping import LimitKeeper
 from outbox.limited_release import release_limited
 from outbox.link import Link
 from outbox_schemas import Reason
@@ -184,6 +185,59 @@ def test_a_change_of_a_rate_gives_nothing_away(database: Database, link: Link, o
     with ops.begin():
         set_queue(ops, "notes", rate_per_s=1000, burst=50, **WHO)
     assert len(release_limited(link, "notes", batch=100, rehint_after_s=10).hints) == 2
+
+
+def spend(database: Database, link: Link) -> int:
+    """Release and claim all that the limits allow, and return how many that were."""
+    submit(database, 10, tenant="acme")
+    return len(take(link, [hint.job_id for hint in release_limited(link, "notes", batch=99, rehint_after_s=10).hints]))
+
+
+@pytest.mark.usefixtures("sound")
+def test_changes_of_a_tenant_s_rate_give_nothing_away(database: Database, link: Link, ops: sa.Connection) -> None:
+    """However often it gets a rate of its own and loses it again, and whatever its queue gives to each: what was spent
+    stays spent, and a bucket that was full has no more in it than before.
+    """
+    database.clock.stop()
+
+    def change(what: Callable[..., object], *names: str, **terms: Any) -> int:
+        with ops.begin():
+            what(ops, "notes", *names, **terms, **WHO)
+        return spend(database, link)
+
+    assert change(set_queue, tenant_rate_per_s=1, tenant_burst=4) == 4
+    for _ in range(3):
+        assert change(set_tenant, "acme", rate_per_s=2, burst=9) == 0
+        assert change(set_queue, tenant_burst=8) == 0
+        assert change(clear_tenant, "acme") == 0
+        assert change(set_queue, tenant_burst=4) == 0
+    database.clock.advance(2)
+    assert change(set_tenant, "acme", rate_per_s=3, burst=9) == 2
+    # Of a tenant whose full bucket was forgotten nothing more is known than that: it held what the old rule allows.
+    assert change(clear_tenant, "acme") == 0
+    database.clock.advance(60)
+    LimitKeeper().keep(link)
+    assert database.count("tenant_limits") == 0
+    assert change(set_queue, tenant_burst=9) == 4
+    database.clock.advance(60)
+    LimitKeeper().keep(link)
+    assert change(set_queue, tenant_burst=8) == 8
+
+
+def test_a_rate_that_is_unset_and_set_again_has_what_was_left(
+    database: Database, link: Link, ops: sa.Connection
+) -> None:
+    """The time without one fills its bucket, as any time does, and nothing else."""
+    database.clock.stop()
+    with ops.begin():
+        set_queue(ops, "notes", rate_per_s=1, burst=5, max_running=99, **WHO)
+    assert spend(database, link) == 5
+    with ops.begin():
+        set_queue(ops, "notes", rate_per_s=None, **WHO)
+        set_queue(ops, "notes", rate_per_s=1, burst=5, **WHO)
+    assert spend(database, link) == 0
+    database.clock.advance(2)
+    assert spend(database, link) == 2
 
 
 def test_a_sleeping_relay_is_woken(database: Database, ops: sa.Connection) -> None:

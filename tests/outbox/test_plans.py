@@ -173,11 +173,11 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "max_ages_s": [60], "started_s": [1.0] * len(rows), "reached": ["started"] * len(rows), "effects": [None],
         "reasons": ["terminal"] * len(rows), "owed_since": [BEGINNING[0]],
         "owed_id": [BEGINNING[1]], "released_since": [None],
-        "tenant": "default", "passed_over": ["full"], "chosen": [], "queue_tokens": 1.0, "tenants": ["default"],
+        "tenant": "default", "passed_over": ["full"], "queue_tokens": 1.0, "tenants": ["default"],
         "tenant_tokens": [1.0], "now": datetime(2026, 1, 1, tzinfo=UTC),
         "most": 16, "depth": count, "floor_tenants": [], "floor_since": [], "floor_ids": [],
         "shares": [count], "since_keys": [BEGINNING[0]], "since_ids": [BEGINNING[1]],
-        "governed": statement == "pick_limited",
+        "governed": statement == "pick_low",
     }  # fmt: skip
 
 
@@ -196,8 +196,9 @@ SCANS = [
     "take_back",
     "hold_limits",
     "count_limited",
-    "pick_limited",
-    "release_limited",
+    "pick_low",
+    "release_picked",
+    "spend_tokens",
     "take_back_limited",
     "limits_around",
 ]

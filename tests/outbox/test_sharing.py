@@ -15,11 +15,12 @@ from outbox.floors import Cadence
 from outbox.gleaning import Gleaner
 from outbox.link import Link
 from outbox.relaying import ReleasedHint
-from outbox.sharing import MOST_VISITS, Sharer
+from outbox.rounds import MOST_VISITS, _look
+from outbox.sharing import Sharer
 from support.database import Database
 from support.jobs import ABILITIES, OtherNote, submit
 
-WAITING = "INSERT INTO {s}.tenants (queue, name, weight, updated_at) VALUES ('notes', %s, %s, now())"
+WAITING = "INSERT INTO {s}.tenant_limits (queue, name, weight, updated_at) VALUES ('notes', %s, %s, now())"
 # Rows of the outbox alone: a release looks at nothing else.
 FILL = """
 INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at)
@@ -180,25 +181,27 @@ def test_tenants_with_nothing_but_future_jobs_leave_no_room_unused(database: Dat
     assert "yve" in tenants(database, hints)
 
 
-def test_beside_an_old_snapshot_lines_begin_where_they_were_seen_to(database: Database, link: Link) -> None:
+def test_beside_an_old_snapshot_lines_begin_where_they_were_seen_to(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where a look from the beginning is dear, the next visits start at the places that it saw, and what comes to lie
     below is found by the next dear one.
     """
     submit(database, 60, tenant="a")
     submit(database, 60, tenant="b")
     sharer = crowded(link)
-    line = sharer._lines["notes"]
+    line = sharer.rounds.of("notes")
     now = 1000.0
     line.cadence = Cadence(clock=lambda: now)
-    look, looks = sharer._look, []
+    looks = []
 
     def dear(*arguments: Any) -> Any:
         nonlocal now
         looks.append(len(line.floors.all()))
         now += 0.1 if not line.floors.all() else 0.0
-        return look(*arguments)
+        return _look(*arguments)
 
-    sharer._look = dear  # type: ignore[method-assign]
+    monkeypatch.setattr("outbox.rounds._look", dear)
     assert len(sharer.release("notes", batch=10)) == 10
     late = submit(database, 1, tenant="b", run_at=database.clock.now() - timedelta(hours=1))
     assert late[0] not in {hint.job_id for hint in sharer.release("notes", batch=10)}

@@ -11,7 +11,6 @@ import pytest
 
 from outbox import set_queue
 from outbox.ending import complete
-from outbox.floors import BEGINNING
 from outbox.leasing import Ability, Worker, claim
 from outbox.limited_release import LimitedRelease
 from outbox.relaying import DueQueue
@@ -132,6 +131,6 @@ def test_a_dear_look_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     queues = LimitedQueues(Any, rehint_after_s=10, clock=lambda: now[0])  # type: ignore[arg-type]  # no link is used
     queues.seen([DueQueue("q", 0, governed=True)])
     while now[0] < 110:
-        assert queues.release("q", 10, BEGINNING) == []
+        assert queues.release("q", 10) == []
         now[0] += max(0.01, queues.at_most(1.0))
     assert len(looks) <= 5

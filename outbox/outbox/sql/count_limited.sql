@@ -1,10 +1,11 @@
--- Purpose: count, per tenant of a governed queue that the caller holds, the hints that are out and the jobs that run, with each tenant's own limits;
---   and name those tenants besides that may start nothing now. A lease counts until it has expired and nobody can revive it any more: a
---   heartbeat in a governed queue refuses to, and one that began in time holds the row. The first row, without a tenant, tells the time.
+-- Purpose: count, per tenant of a governed queue that the caller holds, the hints that are out and the jobs that run, with each tenant's own limits.
+--   A lease counts until it has expired and nobody can revive it any more: a
+--   heartbeat in a governed queue refuses to, and one that began in time holds the row. The row without a tenant
+--   tells the time, and what is left of a rate to those tenants of which nothing is written down (kept under the name '').
 -- Transition: none
 -- Parameters: queue
 -- Locks: rows whose lease has expired, NO KEY UPDATE, SKIP LOCKED: job.transaction() doesn't keep them. Index: outbox_running and outbox_released, primary key for expired
---   ones; tenant_limits_pkey for the tenants of this queue.
+--   ones; tenant_limits_pkey.
 WITH now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
 ), live AS MATERIALIZED (
@@ -22,12 +23,12 @@ WITH now AS MATERIALIZED (
   FROM live AS l WHERE l.job_id <> ALL (ARRAY(SELECT f.job_id FROM free AS f)) GROUP BY l.tenant
 )
 SELECT n.instant AS now, NULL AS tenant, 0 AS released, 0 AS running, NULL::integer AS max_running, NULL::float8 AS rate_per_s, NULL::integer AS burst,
-  NULL::float8 AS tokens, NULL::timestamptz AS tokens_at
-FROM now AS n
+  u.tokens, u.tokens_at
+FROM now AS n LEFT JOIN {schema}.tenant_limits AS u ON u.queue = CAST(:queue AS text) AND u.name = ''
 UNION ALL
-SELECT n.instant, coalesce(c.tenant, t.name), coalesce(c.released, 0), coalesce(c.running, 0), t.max_running, t.rate_per_s, t.burst, t.tokens, t.tokens_at
+SELECT n.instant, c.tenant, c.released, c.running, t.max_running, t.rate_per_s, t.burst, t.tokens, t.tokens_at
 FROM now AS n CROSS JOIN counted AS c
-FULL JOIN (
-  SELECT s.name, s.max_running, s.rate_per_s, s.burst, s.tokens, s.tokens_at FROM {schema}.tenant_limits AS s WHERE s.queue = CAST(:queue AS text)
-) AS t ON t.name = c.tenant
-WHERE c.tenant IS NOT NULL OR t.max_running = 0 OR t.tokens < 1
+LEFT JOIN LATERAL (
+  SELECT s.max_running, s.rate_per_s, s.burst, s.tokens, s.tokens_at FROM {schema}.tenant_limits AS s
+  WHERE s.queue = CAST(:queue AS text) AND s.name = c.tenant ORDER BY s.name LIMIT 1  -- keeps the planner to one index probe for each
+) AS t ON true

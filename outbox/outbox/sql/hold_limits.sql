@@ -2,10 +2,8 @@
 --   somebody else is at it.
 -- Transition: none
 -- Parameters: queue
--- Locks: the queue's row, SKIP LOCKED, for a short transaction, which the server ends after three seconds of silence. Index: queue_limits_pkey; tenant_limits_pkey for the tenants of this queue.
+-- Locks: the queue's row, SKIP LOCKED, for a short transaction, which the server ends after three seconds of silence. Index: queue_limits_pkey.
 SELECT q.max_running, q.tenant_max_running, q.rate_per_s, q.burst, q.tenant_rate_per_s, q.tenant_burst, q.tokens, q.tokens_at,
-  q.tenant_max_running IS NOT NULL OR q.tenant_rate_per_s IS NOT NULL OR EXISTS (
-    SELECT 1 FROM {schema}.tenant_limits AS t WHERE t.queue = q.name AND (t.max_running IS NOT NULL OR t.rate_per_s IS NOT NULL)) AS tenants_limited,
   -- Whoever stops in the middle, frozen or cut off, keeps the queue for no longer.
   set_config('idle_in_transaction_session_timeout', '3s', true) AS bounded
 FROM {schema}.queue_limits AS q WHERE q.name = CAST(:queue AS text) AND q.governed FOR NO KEY UPDATE SKIP LOCKED

@@ -7,8 +7,8 @@ SELECT q.name AS queue, NULL AS tenant, q.max_running, q.tenant_max_running, q.r
 FROM {schema}.queue_limits AS q
 WHERE q.max_running IS NOT NULL OR q.tenant_max_running IS NOT NULL OR q.rate_per_s IS NOT NULL OR q.tenant_rate_per_s IS NOT NULL
 UNION ALL
-(SELECT t.queue, t.name, t.max_running, NULL, t.rate_per_s, t.burst, NULL, NULL, coalesce(w.weight, 1), t.updated_at
-FROM {schema}.tenant_limits AS t LEFT JOIN {schema}.tenants AS w ON w.queue = t.queue AND w.name = t.name
-WHERE t.max_running IS NOT NULL OR t.rate_per_s IS NOT NULL OR w.weight <> 1
+(SELECT t.queue, t.name, t.max_running, NULL, t.rate_per_s, t.burst, NULL, NULL, t.weight, t.updated_at
+FROM {schema}.tenant_limits AS t
+WHERE t.max_running IS NOT NULL OR t.rate_per_s IS NOT NULL OR t.weight <> 1
 ORDER BY t.queue, t.name LIMIT CAST(:batch AS integer))
 ORDER BY 1, 2 NULLS FIRST

@@ -1,5 +1,5 @@
--- Purpose: pick each tenant's share of the hints of one queue that go next, each from the head of its own line, and mark them released. Nothing that is paused,
---   nothing of a governed queue.
+-- Purpose: pick each tenant's share of the hints of one queue that go next, each from the head of its own line, and mark them released. Nothing that is paused, and
+--   nothing of a governed queue unless the caller releases by limits: then it holds the queue.
 -- Transition: none (phase owed -> released)
 -- Parameters: queue; tenants, shares, since_keys and since_ids (per tenant, how many at most, and where its line begins); overdue_s, kinds, versions, governed,
 --   rehint_after_s and rehint_max_s as in release.sql
@@ -24,4 +24,4 @@ SET phase = 'released', released_at = n.instant, release_count = o.release_count
   due_at = {rehint_at}
 FROM now AS n
 WHERE o.job_id = ANY (ARRAY(SELECT p.job_id FROM picked AS p))
-RETURNING o.job_id, o.release_count, o.order_key, o.tenant
+RETURNING o.job_id, o.release_count, o.order_key, o.tenant, o.released_at

@@ -1,10 +1,10 @@
--- Purpose: walk round the tenants of one queue, beginning with the one whose turn it is, and tell of each its weight and how much of its own line is
---   due: up to `depth` jobs, none where it is paused, or the queue paused or governed. What it takes grows with the tenants visited and with `depth`, not with any backlog.
+-- Purpose: walk round the tenants of one queue, beginning with the one whose turn it is, and tell of each its weight, its limits, and how much of its own line is
+--   due: up to `depth` jobs, none where it is paused, or the queue is, or is governed and the caller doesn't release by limits. What it takes grows with the tenants visited and with `depth`, not with any backlog.
 -- Transition: none
 -- Parameters: queue, tenant (whose turn it is; it need not exist), most (tenants to visit), depth, overdue_s, kinds, versions and governed as in release.sql;
 --   floor_tenants, floor_since and floor_ids (where the lines of tenants begin that have much dead history: no probe steps over it)
 -- Locks: none. Index: outbox_owed_tenant (which the collation names), one probe to find the next tenant (two while floors are given), one for the head of its line.
---   queue_limits_pkey; primary keys of tenants, and of jobs where kinds matter. Each limit has an order, as in due_queues.sql.
+--   queue_limits_pkey; primary keys of tenant_limits, and of jobs where kinds matter. Each limit has an order, as in due_queues.sql.
 WITH RECURSIVE {pauses_here}, floors AS MATERIALIZED (
   SELECT f.tenant, f.since, f.id
   FROM unnest(CAST(:floor_tenants AS text[]), CAST(:floor_since AS timestamptz[]), CAST(:floor_ids AS uuid[])) AS f(tenant, since, id)
@@ -33,10 +33,13 @@ WITH RECURSIVE {pauses_here}, floors AS MATERIALIZED (
   ) AS m
   WHERE r.place < CAST(:most AS integer) AND (r.lap = 0 AND m.tenant > r.tenant OR m.tenant < CAST(:tenant AS text))
 )
-SELECT r.tenant, coalesce(w.weight, 1) AS weight, d.shown, d.firsts[1] AS first_due, d.ids[1] AS first_id, n.clock AS instant
+SELECT r.tenant, coalesce(w.weight, 1) AS weight, w.max_running, w.rate_per_s, w.burst, w.tokens, w.tokens_at, d.shown, d.firsts[1] AS first_due, d.ids[1] AS first_id, n.clock AS instant
 FROM ring AS r CROSS JOIN now AS n
 LEFT JOIN floors AS f ON f.tenant = r.tenant
-LEFT JOIN LATERAL (SELECT t.weight FROM {schema}.tenants AS t WHERE t.queue = :queue AND t.name = r.tenant ORDER BY t.name LIMIT 1) AS w ON true
+LEFT JOIN LATERAL (
+  SELECT t.weight, t.max_running, t.rate_per_s, t.burst, t.tokens, t.tokens_at FROM {schema}.tenant_limits AS t
+  WHERE t.queue = :queue AND t.name = r.tenant ORDER BY t.name LIMIT 1
+) AS w ON true
 CROSS JOIN LATERAL (
   SELECT count(*) AS shown, array_agg(h.order_key) AS firsts, array_agg(h.job_id) AS ids FROM (
     SELECT o.order_key, o.job_id FROM {schema}.outbox AS o

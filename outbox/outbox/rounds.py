@@ -1,0 +1,219 @@
+"""Serves a queue tenant by tenant: visits them in the order of their turns, and releases each one's share.
+
+The one way for crowded queues and for governed ones, at the relay and at consumers without a broker. Who gets how much
+is decided in `outbox.fairness`, within what `outbox.limiting` allows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from outbox.fairness import Turn, Visited, round_of, share
+from outbox.floors import BEGINNING, MOST_QUEUES, Cadence, Floors, Place
+from outbox.limiting import Allowance, Rule, Tokens, Use
+from outbox.link import Link
+from outbox.relaying import ReleasedHint
+
+__all__ = ["MOST_VISITS", "Asked", "Line", "Rounds", "Served", "serve", "take_from", "use_of"]
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+# Tenants visited by one statement, and how far it looks into the line of each: so many rows at most.
+MOST_VISITS = 256
+FEWEST_VISITS = 16
+DEPTH_TOTAL = 1024
+# Rounds of visits in one release.
+VISITS = 4
+
+
+@dataclass(slots=True)
+class Line:
+    """What is remembered of a queue's tenants. All of it may be forgotten: then the round begins anywhere."""
+
+    turn: Turn = field(default_factory=Turn)
+    cadence: Cadence = field(default_factory=Cadence)
+    floors: Floors = field(default_factory=Floors)
+
+
+class Rounds:
+    """The lines of all queues that are served. For one thread."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, Line] = {}
+
+    def of(self, queue: str) -> Line:
+        """Return a queue's line, a new one if need be."""
+        if queue not in self._lines and len(self._lines) >= MOST_QUEUES:
+            self._lines.clear()
+        return self._lines.setdefault(queue, Line())
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for: of which queue, due for how long, what the caller can run (as `runnable` says it), whether by
+    limits, and when an unclaimed hint counts as lost.
+    """
+
+    queue: str
+    overdue_s: float
+    runnable: dict[str, Any]
+    governed: bool
+    rehint_after_s: float
+    rehint_max_s: float
+
+    @property
+    def which(self) -> dict[str, Any]:
+        """The parameters that say which hints may go."""
+        return {"queue": self.queue, "overdue_s": self.overdue_s, "governed": self.governed, **self.runnable}
+
+    @property
+    def rehint(self) -> dict[str, float]:
+        """The parameters that say until when a hint is taken for alive."""
+        return {"rehint_after_s": self.rehint_after_s, "rehint_max_s": self.rehint_max_s}
+
+
+class Served(NamedTuple):
+    """What went out, round by round, and what was seen meanwhile."""
+
+    hints: list[ReleasedHint]
+    held: bool
+    """Whether something is due that limits hold back, or may be."""
+    alone: bool
+    """Whether no more than one tenant has something due, and nothing was released for that reason."""
+
+
+class _Seen(NamedTuple):
+    """Tenants as a visit saw them, and where the line of each that has something due begins."""
+
+    visited: list[Visited]
+    since: list[Place]
+    uses: dict[str, Use]
+    whole: bool
+
+
+def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | None = None) -> Served:
+    """Release up to `room` hints, tenant by tenant, and take what went out from what is `allowed` (None: there are no
+    limits; then one tenant alone is left to plain order).
+
+    Fewer hints than `room`, and nothing held: nothing else is due, but what stands behind all other jobs, or of very
+    many tenants few have something.
+    """
+    taken: list[ReleasedHint] = []
+    held = False
+    most = min(max(2 * room, FEWEST_VISITS), MOST_VISITS)
+    for _ in range(VISITS):
+        left = _room(room - len(taken), allowed)
+        if left < 1:
+            return Served(taken, held=len(taken) < room, alone=False)
+        seen = _visit(link, line, asked, most, left)
+        if allowed is None and seen.whole and not taken and sum(one.due > 0 for one in seen.visited) < 2:
+            return Served([], held=False, alone=True)
+        visited = seen.visited
+        if allowed is not None:
+            allowed.learn(seen.uses)
+            visited = allowed.within(visited)
+        shares = share(visited, left, line.turn, whole=seen.whole)
+        turn, line.turn = line.turn, shares.turn
+        rows = _take(link, asked, seen, shares.counts)
+        if allowed is not None:
+            take_from(allowed, rows)
+        taken += _round_by_round(visited, rows, turn)
+        held = not seen.whole or visited != seen.visited
+        asked_for = sum(shares.counts)
+        if seen.whole and (not rows or (asked_for < left and len(rows) >= asked_for)):
+            break
+        most = MOST_VISITS
+    return Served(taken, held=held and len(taken) < room, alone=False)
+
+
+def use_of(row: Any) -> Use:
+    """Return what a row says of a tenant's own rule and tokens, with nothing out or running."""
+    return Use(0, 0, Rule(row.max_running, row.rate_per_s, row.burst), Tokens(row.tokens, row.tokens_at))
+
+
+def take_from(allowed: Allowance, rows: Sequence[Any]) -> None:
+    """Take from what is allowed what truly went out, as the raw rows of a release tell it."""
+    if rows:
+        allowed.take(Counter(row[3] for row in rows), _EPOCH + timedelta(microseconds=rows[0][4]))
+
+
+def _room(room: int, allowed: Allowance | None) -> int:
+    return room if allowed is None else int(min(room, allowed.room))
+
+
+def _visit(link: Link, line: Line, asked: Asked, most: int, room: int) -> _Seen:
+    depth = min(max(DEPTH_TOTAL // most, 1), room)
+    if line.cadence.due:
+        line.floors.forget()
+        with line.cadence.full_look():
+            rows = _look(link, line, asked, most, depth)
+    else:
+        rows = _look(link, line, asked, most, depth)
+    if line.cadence.due:
+        line.floors.forget()
+    else:  # looks from the beginning are dear: remember where the lines of these tenants began
+        for row in rows:
+            if row.first_due:
+                line.floors.of(row.tenant).learn(row.instant, _place(row), None)
+    visited = [Visited(row.tenant, row.weight, room if row.shown >= depth else row.shown) for row in rows]
+    uses = {row.tenant: use_of(row) for row in rows} if asked.governed else {}
+    return _Seen(visited, [_place(row) or BEGINNING for row in rows], uses, len(rows) < most)
+
+
+def _look(link: Link, line: Line, asked: Asked, most: int, depth: int) -> list[Any]:
+    known = line.floors.all()
+    return link.run(
+        "visit_tenants",
+        **asked.which,
+        tenant=line.turn.tenant,
+        most=most,
+        depth=depth,
+        floor_tenants=list(known),
+        floor_since=[floor.owed[0] for floor in known.values()],
+        floor_ids=[floor.owed[1] for floor in known.values()],
+    )
+
+
+def _take(link: Link, asked: Asked, seen: _Seen, counts: Sequence[int]) -> list[Any]:
+    """Release so many of each tenant, and return the rows of what truly went out."""
+    places = [place for place, count in enumerate(counts) if count]
+    if not places:
+        return []
+    return link.run_raw(
+        "release_shares",
+        tuple,
+        **asked.which,
+        **asked.rehint,
+        tenants=[seen.visited[place].tenant for place in places],
+        shares=[counts[place] for place in places],
+        since_keys=[seen.since[place][0] for place in places],
+        since_ids=[seen.since[place][1] for place in places],
+    )
+
+
+def _place(row: Any) -> Place | None:
+    return (row.first_due, row.first_id) if row.first_due else None
+
+
+def _round_by_round(visited: Sequence[Visited], rows: Sequence[Any], turn: Turn) -> list[ReleasedHint]:
+    """Put hints in the order in which the rounds serve them, so that none waits behind another's share; each tenant's
+    by their place in its line.
+    """
+    places = {one.tenant: place for place, one in enumerate(visited)}
+    lines: dict[str, list[ReleasedHint]] = {}
+    for job_id, release_count, order_key, tenant, *_ in rows:
+        lines.setdefault(tenant, []).append(ReleasedHint(job_id, release_count, order_key))
+    keyed = []
+    for tenant, hints in lines.items():
+        place = places[tenant]
+        mine = tenant == turn.tenant
+        # Whose turn has just ended comes last in its round.
+        rank = len(visited) if mine and not turn.credit else place
+        hints.sort(key=lambda hint: hint.order_key)
+        weight, credit = visited[place].weight, turn.credit if mine else 0
+        keyed += [(round_of(number, weight, credit), rank, number, hint) for number, hint in enumerate(hints)]
+    keyed.sort(key=lambda one: one[:3])
+    return [one[3] for one in keyed]
