@@ -6,19 +6,20 @@ All or none, with the transaction usable after every refusal. See `outbox.writer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import sqlalchemy as sa
 
+from outbox.coalescing_terms import MOST, read_told
 from outbox.fullness import UNBOUNDED, deferred, holders_or_refuse, is_refusal
-from outbox.side_lookup import Holder, find_committed, holders_of
+from outbox.side_lookup import Holder, find_committed, find_holder, holders_of
 from outbox.statements import Statements
-from outbox.submission import Options, Submission, has_same_arguments, job_text, jobs_text
+from outbox.submission import Options, Submission, has_same_arguments, job_text, jobs_text, subjects_text
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, SubmissionUnresolved
 from outbox_schemas.states import job_state
 
-__all__ = ["write_many", "write_one"]
+__all__ = ["Call", "look_again", "write_many", "write_one", "write_some"]
 
 _BATCH = 1000
 _TRIES = 5
@@ -28,21 +29,34 @@ _UNRESOLVED = (
 
 
 @dataclass(slots=True)
-class _Call:
+class Call:
     """One call: through what it writes, and on which terms. The bounds of queues are asked about once, by its first
     statement, so that not half of it is refused or deferred.
+
+    Attributes:
+        supersedes: whether it holds the waiting jobs of the same subjects; `held` tells which, each with the newer one.
+        replaces: whether a job with other arguments is no conflict yet; `taken` tells who holds which submission's key.
     """
 
     connection: sa.Connection
     statements: Statements
     options: Options
     bounded: str
+    supersedes: bool = False
+    replaces: bool = False
+    held: list[tuple[str, str]] = field(default_factory=list)
+    taken: dict[int, Holder] = field(default_factory=dict)
 
     def ask(self, name: str, some: Sequence[Submission]) -> str | None:
         """Return what a writer's statement answers about some of the jobs; if they are deferred, it is sent again."""
         text = job_text(some[0], self.options) if len(some) == 1 else jobs_text(some, self.options)
-        parameters = {"jobs": text, "bounded": self.bounded}
+        parameters: dict[str, object] = {"jobs": text, "bounded": self.bounded}
+        if any(one.subject for one in some):
+            name = "enqueue_subjects"
+            parameters |= {"subjects": subjects_text(some), "supersedes": self.supersedes, "most": MOST}
         answer: str | None = self.statements.value_within(self.connection, name, parameters)
+        answer, held = read_told(answer)
+        self.held += held
         if is_refusal(answer):
             return answer
         asked, self.bounded = self.bounded, UNBOUNDED
@@ -59,14 +73,16 @@ def write_many(
     """Write sorted jobs, all or none, or find who holds their keys; answers come in the order given. `bounded`: as in
     `write_one`.
     """
-    call = _Call(connection, statements, options, bounded)
+    call = Call(connection, statements, options, bounded)
     batches = [ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH)]
     # One statement that writes all or nothing needs no savepoint around it.
     alone = len(batches) == 1
     if alone and (refs := _write_new(call, ordered)):
         return refs
     with connection.begin_nested():
-        return [ref for batch in batches for ref in ((not alone and _write_new(call, batch)) or _write(call, batch))]
+        return [
+            ref for batch in batches for ref in ((not alone and _write_new(call, batch)) or write_some(call, batch))
+        ]
 
 
 def write_one(
@@ -77,7 +93,7 @@ def write_one(
     bounded: str = UNBOUNDED,
 ) -> JobRef:
     """Write one job, or find who holds its key. `bounded`: the queues whose bounds hold, as `bounded_queues` gives."""
-    call = _Call(connection, statements, options, bounded)
+    call = Call(connection, statements, options, bounded)
     for _ in range(_TRIES):
         answer = call.ask("enqueue_one", (submission,))
         if answer is None:
@@ -87,9 +103,9 @@ def write_one(
     raise SubmissionUnresolved(_UNRESOLVED)
 
 
-def _write_new(call: _Call, ordered: Sequence[Submission]) -> list[JobRef]:
+def _write_new(call: Call, ordered: Sequence[Submission]) -> list[JobRef]:
     """Write jobs if all their keys are free, else nothing: the usual case of a batch, and the faster statement."""
-    if len(ordered) == 1 or any(one[:2] == other[:2] for one, other in pairwise(ordered)):
+    if len(ordered) == 1 or any(one[:2] == other[:2] or one.subject for one, other in pairwise(ordered)):
         return []
     answer = call.ask("enqueue_new", ordered)
     if answer is None:
@@ -97,8 +113,8 @@ def _write_new(call: _Call, ordered: Sequence[Submission]) -> list[JobRef]:
     return _held(call, ordered, answer) if is_refusal(answer) else []
 
 
-def _write(call: _Call, ordered: Sequence[Submission]) -> list[JobRef]:
-    """Write jobs, or find who holds their keys."""
+def write_some(call: Call, ordered: Sequence[Submission]) -> list[JobRef]:
+    """Write sorted jobs, a thousand at most, or find who holds their keys. Not all or none: that is the caller's."""
     refs: dict[int, JobRef] = {}
     waiting = ordered
     for _ in range(_TRIES):
@@ -110,7 +126,7 @@ def _write(call: _Call, ordered: Sequence[Submission]) -> list[JobRef]:
     raise SubmissionUnresolved(_UNRESOLVED)
 
 
-def _found(call: _Call, waiting: Sequence[Submission], answer: str | None) -> list[JobRef | None]:
+def _found(call: Call, waiting: Sequence[Submission], answer: str | None) -> list[JobRef | None]:
     """Return what an answer says of each job; None where its key was taken and is free again, or still unknown."""
     if answer is None:
         return [_created(submission) for submission in waiting]
@@ -121,21 +137,32 @@ def _found(call: _Call, waiting: Sequence[Submission], answer: str | None) -> li
     unseen = [submission for submission, holder in zip(waiting, holders, strict=True) if holder is None]
     found = iter(find_committed(call.connection, call.statements, tenant, unseen))
     known = [(submission, holder or next(found)) for submission, holder in zip(waiting, holders, strict=True)]
-    return [holder and _reference(submission, holder, tenant) for submission, holder in known]
+    return [holder and _reference(call, submission, holder) for submission, holder in known]
 
 
-def _held(call: _Call, refused: Sequence[Submission], answer: str) -> list[JobRef]:
+def _held(call: Call, refused: Sequence[Submission], answer: str) -> list[JobRef]:
     """Return the jobs that hold the keys of what a full queue refuses. Raises `QueueFull` if one would be new."""
     holders = holders_or_refuse(call.connection, call.statements, call.options.tenant, refused, answer)
-    return [_reference(one, holder, call.options.tenant) for one, holder in zip(refused, holders, strict=True)]
+    return [_reference(call, one, holder) for one, holder in zip(refused, holders, strict=True)]
 
 
 def _created(submission: Submission) -> JobRef:
     return JobRef(id=submission.id, created=True, state=JobState.READY)
 
 
-def _reference(submission: Submission, holder: Holder, tenant: str) -> JobRef:
-    if holder.id != submission.id and not has_same_arguments(submission, holder.digest, tenant):
+def look_again(call: Call, submission: Submission) -> Holder:
+    """Return who holds a key now that was taken a moment ago. Raises `SubmissionUnresolved` if nobody does."""
+    holder = find_holder(call.connection, call.statements, call.options.tenant, submission)
+    if holder is None:
+        raise SubmissionUnresolved(_UNRESOLVED)
+    return holder
+
+
+def _reference(call: Call, submission: Submission, holder: Holder) -> JobRef:
+    tenant = call.options.tenant
+    if call.replaces and holder.id != submission.id:
+        call.taken[submission.number] = holder
+    elif holder.id != submission.id and not has_same_arguments(submission, holder.digest, tenant):
         raise LogicalKeyConflict(
             tenant=tenant, kind=submission.kind, logical_key=submission.logical_key, job_id=holder.id
         )

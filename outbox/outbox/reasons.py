@@ -117,6 +117,9 @@ def _ended(job: JobView, around: Surroundings) -> Finding:
     since = job.finished_at
     if job.state is JobState.SUCCEEDED:
         return _finding(Reason.SUCCEEDED, "nothing: it has succeeded", since=since)
+    newer = None if job.cancelled_after is None else job.cancelled_after.superseded_by
+    if job.state is JobState.CANCELLED and newer is not None:
+        return _finding(Reason.SUPERSEDED, f"nothing: a newer job of its subject has come, {newer}", since=since)
     if job.state is JobState.CANCELLED:
         who = printable(job.cancel_requested_by or "someone")
         return _finding(Reason.CANCELLED, f"nothing: it was cancelled by {who}", since=since)

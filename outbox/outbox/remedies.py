@@ -36,6 +36,7 @@ REMEDIES = MappingProxyType(
         Reason.CANCEL_REQUESTED: "its worker, which is told at its next heartbeat or check",
         Reason.SUCCEEDED: "nothing: succeeded is final",
         Reason.CANCELLED: "nothing, unless a person redrives it",
+        Reason.SUPERSEDED: "nothing: the newer job does its work (`outbox jobs explain` that one)",
         Reason.FAILED: "a person: mend the cause, then redrive it (`outbox dead preview ID`)",
         Reason.DISCARDED: "nothing, unless a person redrives it after all",
         Reason.EFFECT_ON_HOLD: "a person: find out whether it has happened, then `outbox effects resolve`",

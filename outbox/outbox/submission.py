@@ -26,6 +26,7 @@ __all__ = [
     "has_same_arguments",
     "job_text",
     "jobs_text",
+    "subjects_text",
     "submission_of",
     "submissions_of",
 ]
@@ -101,6 +102,7 @@ class Submission(NamedTuple):
     queue: str
     digest: str
     payload: str
+    subject: str = ""  # none
     plain_digest: str = ""  # of a sealed payload, in clear: it never leaves this process
 
 
@@ -126,7 +128,7 @@ def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submis
 
 def jobs_text(submissions: Sequence[Submission], options: Options) -> str:
     """Return the jobs as the writer's statements take them: the options, then a column of values for each property."""
-    kinds, keys, _, ids, versions, queues, digests, payloads, _ = zip(*submissions, strict=True)
+    kinds, keys, _, ids, versions, queues, digests, payloads, *_ = zip(*submissions, strict=True)
     columns = ([job_id.hex for job_id in ids], kinds, keys, map(str, versions), queues, digests, payloads)
     return _BETWEEN_COLUMNS.join((options.column, *map(BETWEEN_VALUES.join, columns)))
 
@@ -135,6 +137,11 @@ def job_text(one: Submission, options: Options) -> str:
     """Return what `jobs_text` gives for one job, at a fraction of the cost."""
     values = (one.id.hex, one.kind, one.logical_key, str(one.version), one.queue, one.digest, one.payload)
     return _BETWEEN_COLUMNS.join((options.column, *values))
+
+
+def subjects_text(submissions: Sequence[Submission]) -> str:
+    """Return what the jobs of `jobs_text` are about, in the same order, as the writer's statement takes it."""
+    return BETWEEN_VALUES.join(submission.subject for submission in submissions)
 
 
 def has_same_arguments(submission: Submission, digest: str, tenant: str) -> bool:
@@ -155,17 +162,17 @@ def _checked(payload: Payload, number: int, job_id: UUID, options: Options) -> S
     if not _is_payload(cls):
         it = f": {cls.__name__} lacks it; add kind = '…'" if issubclass(cls, Payload) else f", not {cls.__name__}"
         raise PayloadError("payload", f"must be a Payload with a kind{it}")
-    key = payload.checked_key()
+    key, subject = payload.checked_key(), payload.checked_subject()
     text, digest = payload.to_document(options.max_payload_bytes)
     if MARK in text and is_reserved(text):
         raise PayloadError(f"payload.{MARK}", "is the mark of sealed payloads; call the field otherwise")
     kind, queue = _check_names(cls.kind, cls.queue)
-    submission = Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text)
-    return _sealed(submission, cls, options) if cls.sealed or seals_all() else submission
+    submission = Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text, subject)
+    return _sealed(submission, cls.__name__, options) if cls.sealed or seals_all() else submission
 
 
-def _sealed(plain: Submission, cls: type[Payload], options: Options) -> Submission:
-    ring = required(cls.__name__)
+def _sealed(plain: Submission, name: str, options: Options) -> Submission:
+    ring = required(name)
     identity = Identity(plain.id, options.tenant, plain.kind, plain.version)
     return plain._replace(
         digest=sealed_digest(ring, options.tenant, plain.kind, bytes.fromhex(plain.digest)).hex(),

@@ -23,8 +23,10 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session, scoped_session
 
+from outbox.coalescing import write_coalescing
+from outbox.coalescing_terms import Replace, Supersedes
 from outbox.fullness import bounded_queues
-from outbox.job_writing import write_many, write_one
+from outbox.job_writing import Call, write_many, write_one
 from outbox.statements import statements_for
 from outbox.submission import USUAL, Options, submission_of, submissions_of
 from outbox.targets import SCHEMA_KEY, AsyncTarget, Target, awaitable, connection_of, schema_of, writable
@@ -83,7 +85,15 @@ class SubmitOptions(TypedDict, total=False):
     max_payload_bytes: int
 
 
-def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **options: Unpack[SubmitOptions]) -> JobRef:
+def enqueue(
+    target: Target,
+    payload: Payload,
+    *,
+    schema: str | None = None,
+    supersedes: Supersedes = False,
+    replace: Replace | None = None,
+    **options: Unpack[SubmitOptions],
+) -> JobRef:
     """Write one job in the caller's transaction, or find the job that has its key already.
 
     Args:
@@ -91,12 +101,17 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
         payload: the job's arguments; they also name its kind, version, queue and logical key.
         schema: the installation's schema; default: the consumer's own for a handler's session, else `OUTBOX_SCHEMA`,
             else "outbox".
+        supersedes: end the jobs of the same subject, tenant and kind that wait, as a cancel would; one that runs goes
+            on. "earliest", "latest": and take over the earlier, or later, of its own time and theirs.
+        replace: where the key has its job already, and no attempt of it has begun, give it these arguments, and the
+            "earliest", or "latest", of both times.
         options: see `SubmitOptions`.
 
     Returns:
         the job's id for life; `created` is False if the key, in the scope (tenant, kind), had its job already.
         Options are then
-        ignored: the first submission's stand.
+        ignored: the first submission's stand. `superseded` has the ids of the jobs that were ended, `replaced` tells
+        that the key's job has changed.
 
     Raises:
         InvalidSubmission: something is out of bounds; no SQL ran.
@@ -110,17 +125,30 @@ def enqueue(target: Target, payload: Payload, *, schema: str | None = None, **op
     checked = checked_options(options) if (options := with_origin(target, options)) else USUAL
     submission = submission_of(payload, checked)
     bounded = bounded_queues([submission], own_queue(target))
-    return write_one(writable(target), submission, checked, statements_for(schema_of(target, schema)), bounded)
+    statements = statements_for(schema_of(target, schema))
+    if supersedes is not False or replace is not None:
+        call = Call(writable(target), statements, checked, bounded)
+        return write_coalescing(call, [submission], supersedes, replace)[0]
+    return write_one(writable(target), submission, checked, statements, bounded)
 
 
 def enqueue_many(
-    target: Target, payloads: Iterable[Payload], *, schema: str | None = None, **options: Unpack[SubmitOptions]
+    target: Target,
+    payloads: Iterable[Payload],
+    *,
+    schema: str | None = None,
+    supersedes: Supersedes = False,
+    replace: Replace | None = None,
+    **options: Unpack[SubmitOptions],
 ) -> list[JobRef]:
     """Write many jobs, all or none, in the caller's transaction; answers come in the order of the payloads.
 
     Options apply to each. A thousand jobs share a statement. A key that occurs twice among the payloads makes one
     job. Conflicts and bounds are as in `enqueue`; when one payload is refused, nothing that this call had written is
     left, and the transaction stays healthy. So it is where one of their queues is full; if it defers, all are deferred.
+
+    `supersedes` and `replace` are as in `enqueue`, for a thousand payloads at most, one after the other: of several new
+    jobs of one subject only the last stays, and of several payloads with one key the last counts.
     """
     checked = checked_options(options) if (options := with_origin(target, options)) else USUAL
     submissions = submissions_of(payloads, checked)
@@ -129,21 +157,37 @@ def enqueue_many(
     # All callers take the keys in one order, over all their statements, so that none can wait for another in a circle.
     ordered = sorted(submissions)
     bounded = bounded_queues(ordered, own_queue(target))
-    refs = write_many(writable(target), ordered, checked, statements_for(schema_of(target, schema)), bounded)
+    statements = statements_for(schema_of(target, schema))
+    if supersedes is not False or replace is not None:
+        refs = write_coalescing(Call(writable(target), statements, checked, bounded), ordered, supersedes, replace)
+    else:
+        refs = write_many(writable(target), ordered, checked, statements, bounded)
     by_number = {submission.number: ref for submission, ref in zip(ordered, refs, strict=True)}
     return [by_number[submission.number] for submission in submissions]
 
 
 async def enqueue_async(
-    target: AsyncTarget, payload: Payload, *, schema: str | None = None, **options: Unpack[SubmitOptions]
+    target: AsyncTarget,
+    payload: Payload,
+    *,
+    schema: str | None = None,
+    supersedes: Supersedes = False,
+    replace: Replace | None = None,
+    **options: Unpack[SubmitOptions],
 ) -> JobRef:
     """`enqueue` for an `AsyncSession` or `AsyncConnection`; the same promises and errors."""
     checked = checked_options(options) if options else USUAL
     submission = submission_of(payload, checked)
     bounded = bounded_queues([submission], None)
-    return await awaitable(target, "enqueue_async").run_sync(
-        lambda inner: write_one(writable(inner), submission, checked, statements_for(schema_of(inner, schema)), bounded)
-    )
+
+    def write(inner: Target) -> JobRef:
+        statements = statements_for(schema_of(inner, schema))
+        if supersedes is not False or replace is not None:
+            call = Call(writable(inner), statements, checked, bounded)
+            return write_coalescing(call, [submission], supersedes, replace)[0]
+        return write_one(writable(inner), submission, checked, statements, bounded)
+
+    return await awaitable(target, "enqueue_async").run_sync(write)
 
 
 def checked_options(options: SubmitOptions, *, held: bool = False) -> Options:

@@ -130,25 +130,30 @@ class ScheduleNotFound(OutboxError):  # noqa: N818 - named by what happened
 class LogicalKeyConflict(OutboxError):  # noqa: N818 - named by what happened
     """The logical key already belongs to a job with other arguments.
 
-    Nothing was written for this submission and the caller's transaction is healthy.
+    Nothing was written for this submission and the caller's transaction is healthy. `begun` is True if the arguments
+    were to be replaced, and it was too late for that.
     """
 
     code = "logical_key_conflict"
 
-    def __init__(self, *, tenant: str, kind: str, logical_key: str, job_id: UUID) -> None:
+    def __init__(self, *, tenant: str, kind: str, logical_key: str, job_id: UUID, begun: bool = False) -> None:
         self.tenant = tenant
         self.kind = kind
         self.logical_key = logical_key
         self.job_id = job_id
+        self.begun = begun
+        state, remedy = "", "submit the same arguments, or use another key for other work"
+        if begun:
+            state = "an attempt of which has begun, or which has ended, "
+            remedy = "give this work a key of its own, with supersedes where it comes in place of what waits"
         super().__init__(
-            f"logical key {logical_key!r} of kind {kind!r} (tenant {tenant!r}) already belongs to job {job_id} "
-            "with different arguments; submit the same arguments, or use another key for other work"
+            f"logical key {logical_key!r} of kind {kind!r} (tenant {tenant!r}) already belongs to job {job_id}, {state}"
+            f"with different arguments; {remedy}"
         )
 
     def __reduce__(self) -> tuple[partial[LogicalKeyConflict], tuple[()]]:
-        return partial(
-            type(self), tenant=self.tenant, kind=self.kind, logical_key=self.logical_key, job_id=self.job_id
-        ), ()
+        whose = partial(type(self), tenant=self.tenant, kind=self.kind, logical_key=self.logical_key)
+        return partial(whose, job_id=self.job_id, begun=self.begun), ()
 
 
 class QueueFull(OutboxError):  # noqa: N818 - named by what happened

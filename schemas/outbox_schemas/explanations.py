@@ -40,6 +40,7 @@ class Reason(StrEnum):
     CANCEL_REQUESTED = "cancel_requested"
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
     FAILED = "failed"
     DISCARDED = "discarded"
     EFFECT_ON_HOLD = "effect_on_hold"

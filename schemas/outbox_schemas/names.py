@@ -50,24 +50,24 @@ def check_filter(kind: object, queue: object, tenant: object) -> None:
         check_tenant(tenant)
 
 
-def check_key(value: object) -> str:
-    """Return `value` if it may be a logical key: any printable text of 1 to 512 UTF-8 bytes, compared byte by byte.
+def check_key(value: object, field: str = "logical_key") -> str:
+    """Return `value` if it may be a logical key, or a subject: any printable text of 1 to 512 UTF-8 bytes.
 
-    No Unicode normalisation happens: a composed and a decomposed é make two keys.
+    They are compared byte by byte. No Unicode normalisation happens: a composed and a decomposed é make two keys.
     """
     if not isinstance(value, str):
-        raise NameRefused("logical_key", f"must be text, not {type(value).__name__}")
+        raise NameRefused(field, f"must be text, not {type(value).__name__}")
     if 1 <= len(value) <= KEY_BYTES and value.isascii() and value.isprintable():
         return value
     found = _UNPRINTABLE.search(value)
     if found:
         raise NameRefused(
-            "logical_key",
+            field,
             f"has the unprintable character U+{ord(found.group()):04X} at position {found.start()}; use printable text",
         )
     size = len(value.encode())
     if not 1 <= size <= KEY_BYTES:
-        raise NameRefused("logical_key", f"has {size} bytes; 1 to {KEY_BYTES} are allowed: hash what is longer")
+        raise NameRefused(field, f"has {size} bytes; 1 to {KEY_BYTES} are allowed: hash what is longer")
     return value
 
 

@@ -42,7 +42,7 @@ class Payload(BaseModel):
     A subclass sets `kind` (once and for all: stored jobs name it), raises `version` when the meaning of its fields
     changes, may set `queue`, may say `sealed = True` to be stored encrypted (and `accepts_clear = True`
     for as long as jobs from before that are about, which are refused otherwise), and defines `logical_key()`, the name
-    of this piece of work within (tenant, kind).
+    of this piece of work within (tenant, kind). It may define `subject_key()`, what that work is about.
 
     Fields must survive JSON exactly; `Decimal`, `UUID`, `date`, aware `datetime`, `bytes` and sets do, as declared
     types. What nobody may see is marked, `Annotated[str, Sensitive]`, or of pydantic's secret types; both are stored,
@@ -118,6 +118,13 @@ class Payload(BaseModel):
             f"{type(self).__name__}.logical_key", "is not defined: it has to return the name of this piece of work"
         )
 
+    def subject_key(self) -> str | None:
+        """Return what this piece of work is about, within (tenant, kind), or None: a document, an account.
+
+        A job submitted with `supersedes` ends those of its subject that still wait. Text as a logical key may be.
+        """
+        return None
+
     def links(self) -> dict[str, str]:
         """Return addresses that help whoever looks at this job, by name: the customer's page, the invoice, a runbook.
 
@@ -128,6 +135,11 @@ class Payload(BaseModel):
     def checked_key(self) -> str:
         """Return `logical_key()` within its bounds, else raise `NameRefused`."""
         return check_key(self.logical_key())
+
+    def checked_subject(self) -> str:
+        """Return `subject_key()` within its bounds, "" for None, else raise `NameRefused`."""
+        subject = self.subject_key()
+        return "" if subject is None else check_key(subject, "subject_key")
 
     def to_document(self, max_bytes: int = MAX_PAYLOAD_BYTES) -> Document:
         """Return what is stored, or raise `PayloadError` naming the field that can't be stored exactly.

@@ -92,6 +92,7 @@ class Event(StrEnum):
     LOSE_LEASE = "lose_lease"
     EXPIRE = "expire"
     CANCEL = "cancel"
+    SUPERSEDE = "supersede"
     REDRIVE = "redrive"
 
 
@@ -120,6 +121,7 @@ TRANSITIONS = MappingProxyType(
         (JobState.READY, Event.CLAIM): frozenset({JobState.RUNNING}),
         (JobState.READY, Event.EXPIRE): frozenset({JobState.FAILED}),
         (JobState.READY, Event.CANCEL): frozenset({JobState.CANCELLED}),
+        (JobState.READY, Event.SUPERSEDE): frozenset({JobState.CANCELLED}),
         (JobState.RUNNING, Event.COMPLETE): frozenset({JobState.SUCCEEDED}),
         (JobState.RUNNING, Event.RETRY): frozenset({JobState.READY, JobState.FAILED}),
         (JobState.RUNNING, Event.FAIL): frozenset({JobState.FAILED}),

@@ -38,11 +38,15 @@ class JobRef:
         id: the job's id, for life.
         created: False if the job was there already; then nothing was written.
         state: the job's state as far as this transaction can tell; a plain text if only a newer release knows it.
+        replaced: True if the job waited, and has got this call's arguments or time (`replace`).
+        superseded: the waiting jobs that were ended, since this one has come in their place (`supersedes`).
     """
 
     id: UUID
     created: bool
     state: JobState | str
+    replaced: bool = False
+    superseded: tuple[UUID, ...] = ()
 
 
 class _View(BaseModel):
@@ -120,6 +124,7 @@ class CancelledAfter(_View):
         checkpoints: the names of those that were saved.
         effects: the names of the effects by their state then: `confirmed` has happened; `pending` and `uncertain` may
             have.
+        superseded_by: the newer job that has come in its place; None where a person or the code has cancelled it.
 
     Names are the first hundred of each kind.
     """
@@ -127,6 +132,7 @@ class CancelledAfter(_View):
     attempts: int
     checkpoints: tuple[str, ...] = ()
     effects: dict[str, tuple[str, ...]] = {}
+    superseded_by: UUID | None = None
 
     @property
     def sentence(self) -> str:
@@ -177,6 +183,7 @@ class JobView(_View):
     and use up no retry, nor do those before the last redrive, whose numbers go up to `budget_start`. `failed_because`
     is a `FailedBecause` as text: why a failed job is not tried again. `state` is a plain text where a newer release has
     written one that this release doesn't know; the same holds for the words of its outbox row, attempts and effects.
+    `subject` is what its payload's `subject_key` has named.
     `run_at` is None while the job waits for a set of others to end (`fan_in`), and where it ended before they had.
     """
 
@@ -208,6 +215,7 @@ class JobView(_View):
     correlation_id: str | None = None
     parent_id: UUID | None = None
     cancelled_after: CancelledAfter | None = None
+    subject: str | None = None
     owed: OwedView | None
 
 

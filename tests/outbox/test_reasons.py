@@ -22,6 +22,7 @@ from outbox.spans import span
 from outbox.submission import HELD
 from outbox_schemas import ErrorView, JobState, JobView, OwedView, Phase, Reason
 from outbox_schemas.explanations import AwaitedJob, AwaitedSet
+from outbox_schemas.views import CancelledAfter
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -356,6 +357,16 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         STAFFED,
         "nothing: it was cancelled by ops",
         [Reason.CANCELLED],
+    ),
+    (
+        job(
+            JobState.CANCELLED,
+            cancel_requested_by="writer",
+            cancelled_after=CancelledAfter(attempts=0, superseded_by=UUID(int=7)),
+        ),
+        STAFFED,
+        "nothing: a newer job of its subject has come, 00000000-0000-0000-0000-000000000007",
+        [Reason.SUPERSEDED],
     ),
     (
         job(),

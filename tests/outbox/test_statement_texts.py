@@ -43,7 +43,7 @@ TELLING = {
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "audit",
     "joins", "join_members", "processes", "dead_letters", "dead_letter_backlog", "refusals", "walks",
-    "redrive_operations", "redrive_items", "redrive_lanes", "pauses", "queue_limits", "tenant_limits",
+    "redrive_operations", "redrive_items", "redrive_lanes", "pauses", "queue_limits", "tenant_limits", "subject_turns",
 ]  # fmt: skip
 HOSTILE = [
     'weird "name" %s $outbox$ : é',
@@ -137,6 +137,7 @@ def test_every_table_is_qualified(name: str) -> None:
         "enqueue_3",
         "enqueue_one_3",
         "enqueue_new_3",
+        "enqueue_subjects_1",
         "write_jobs_2",
         "bounded_1",
         "once_1",
@@ -149,7 +150,7 @@ def test_every_table_is_qualified(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(FILES.keys() - {"enqueue", "enqueue_one", "once"})
+    "name", sorted(FILES.keys() - {"enqueue", "enqueue_one", "enqueue_subjects", "once"})
 )  # their text is what every writer test sends
 def test_every_statement_runs_without_a_search_path(database: Database, name: str) -> None:
     """The texts are valid SQL with nothing but `{schema}` to find the tables by."""

@@ -29,9 +29,10 @@ _RULES = {
     "7: the phase does not fit the state": """
         SELECT j.id FROM {s}.jobs AS j JOIN {s}.outbox AS o ON o.job_id = j.id
         WHERE (j.state = 'running') IS DISTINCT FROM (o.phase = 'leased')""",
-    "7: the two rows disagree on queue, tenant or deadline": """
+    "7: the two rows disagree on queue, tenant, deadline or subject": """
         SELECT j.id FROM {s}.jobs AS j JOIN {s}.outbox AS o ON o.job_id = j.id
-        WHERE (j.queue, j.tenant) <> (o.queue, o.tenant) OR j.deadline_at IS DISTINCT FROM o.deadline_at""",
+        WHERE (j.queue, j.tenant) <> (o.queue, o.tenant) OR j.deadline_at IS DISTINCT FROM o.deadline_at
+          OR j.kind || ':' || j.subject IS DISTINCT FROM o.subject""",
     "7: an owed hint is due before its job": """
         SELECT j.id FROM {s}.jobs AS j JOIN {s}.outbox AS o ON o.job_id = j.id
         WHERE o.phase = 'owed' AND o.due_at < j.run_at""",

@@ -182,26 +182,29 @@ def _job_lines(
         "first error": error_line(job.first_error),
         "last error": error_line(job.last_error),
     }
-    if job.failed_because is not None:
-        facts["no retry"] = job.failed_because
-    if job.owed is not None and job.owed.progress is not None:
-        facts["progress"] = job.owed.progress
-    if job.parent_id is not None:
-        facts["follows from"] = job.parent_id
-    if job.correlation_id is not None:
-        facts["correlation"] = job.correlation_id
-    if job.cancel_requested_by is not None:
-        facts["cancelled"] = f"by {job.cancel_requested_by}: {job.cancel_reason}"
-    if job.payload_erased_at is not None:
-        facts["payload"] = f"erased {instant(job.payload_erased_at)}"
-    if job.cancelled_after is not None:
-        facts["by then"] = job.cancelled_after.sentence
+    facts |= _more_facts(job)
     for name, value in facts.items():
         yield f"{name + ': ':<13}{printable(str(value), MESSAGE_LIMIT)}"
     yield from member_lines(why)
     yield from history_lines(attempts, refusals)
     if job.state is JobState.FAILED:
         yield from traceback_lines(attempts)
+
+
+def _more_facts(job: JobView) -> dict[str, object]:
+    """Return what only some jobs have."""
+    cancelled = job.cancel_requested_by is not None
+    facts: dict[str, object | None] = {
+        "no retry": job.failed_because,
+        "progress": None if job.owed is None else job.owed.progress,
+        "follows from": job.parent_id,
+        "correlation": job.correlation_id,
+        "about": job.subject,
+        "cancelled": f"by {job.cancel_requested_by}: {job.cancel_reason}" if cancelled else None,
+        "payload": None if job.payload_erased_at is None else f"erased {instant(job.payload_erased_at)}",
+        "by then": None if job.cancelled_after is None else job.cancelled_after.sentence,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _payload_lines(shown: dict[str, object]) -> Iterator[str]:

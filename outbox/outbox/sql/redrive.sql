@@ -61,10 +61,10 @@ WITH named AS MATERIALIZED (
     payload = coalesce(g.new_payload, j.payload)
   FROM judged AS g
   WHERE j.id = g.job_id AND g.refusal IS NULL AND j.state IN ('failed', 'cancelled')
-  RETURNING j.id, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at
+  RETURNING j.id, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at, j.kind, j.subject
 ), owed AS (
-  INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at)
-  SELECT r.id, r.queue, r.tenant, r.run_at - r.priority * interval '1 minute', r.run_at, r.deadline_at FROM redriven AS r
+  INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at, subject)
+  SELECT r.id, r.queue, r.tenant, r.run_at - r.priority * interval '1 minute', r.run_at, r.deadline_at, r.kind || ':' || r.subject FROM redriven AS r
   RETURNING job_id
 ), ticked AS (
   UPDATE {schema}.redrive_items AS i

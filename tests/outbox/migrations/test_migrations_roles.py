@@ -67,6 +67,7 @@ SCHEDULING = (
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings limits_around once find_once "
     "keep_once look_at_members open_join",
+    "coalescer": "enqueue_subjects supersede replace",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
     f"{PURGING} {TURNS} {PLANNING}",
     "consumer": f"{KEEPING} relay_lives {WORKING} spent_budgets record_refusals",
@@ -92,12 +93,22 @@ class Ping(Payload):
         return self.name
 
 
+class About(Ping):
+    """One that is about something."""
+
+    page: int = 1
+
+    def subject_key(self) -> str:
+        """Return the same for all."""
+        return "it"
+
+
 def documented_grants(schema: str, prefix: str) -> str:
     """Return the documentation's grants, for this schema and for roles that begin with `prefix`."""
     block = re.search(r"\n## Roles\n.*?```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     quoted = schema_identifier(schema)
-    grants = re.sub(r"outbox_(writer|relay|consumer|operator)\b", rf"{prefix}_\1", block[1])
+    grants = re.sub(r"outbox_(writer|coalescer|relay|consumer|operator)\b", rf"{prefix}_\1", block[1])
     grants = re.sub(r"\boutbox\.(?=[a-z])", lambda _: f"{quoted}.", grants)
     return grants.replace("SCHEMA outbox", f"SCHEMA {quoted}")
 
@@ -146,6 +157,15 @@ def test_a_writer_may_enqueue_and_nothing_more(roles: str, engine: Engine) -> No
                 connection.execute(text(f"SET LOCAL ROLE {roles}_writer"))
                 with pytest.raises(Exception, match=r"permission denied|must be owner"):
                     connection.exec_driver_sql(change, execution_options={"no_parameters": True})
+
+
+def test_one_who_coalesces_may_supersede_and_replace(roles: str, engine: Engine) -> None:
+    """Its role ends and changes what waits, and needs no more than that besides a writer's rights."""
+    with engine.begin() as connection:
+        connection.execute(text(f"SET LOCAL ROLE {roles}_coalescer"))
+        old = enqueue(connection, About(name="old"), schema=SCHEMA)
+        assert enqueue(connection, About(name="new"), supersedes="latest", schema=SCHEMA).superseded == (old.id,)
+        assert enqueue(connection, About(name="new", page=2), replace="latest", schema=SCHEMA).replaced
 
 
 def test_every_statement_belongs_to_somebody() -> None:

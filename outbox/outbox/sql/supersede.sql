@@ -1,0 +1,36 @@
+-- Purpose: end waiting jobs in whose place a newer one of their subject has come, as a cancel does, with the newer one's id. One with an effect of which
+--   nobody knows whether it has happened goes on, since only its own next attempt finds that out.
+-- Transition: supersede: ready -> cancelled (outbox row deleted)
+-- Parameters: jobs (JSON text: pairs of a job and the newer one), actor, reason (to which the newer one's id is added)
+-- Locks: the outbox rows in id order, which enqueue_subjects.sql holds already, so that this one's snapshot shows all that was written before; then the
+--   job rows. Index: the primary keys of all tables.
+WITH asked AS MATERIALIZED (
+  SELECT CAST(a.value ->> 0 AS uuid) AS job_id, CAST(a.value ->> 1 AS uuid) AS newer FROM jsonb_array_elements(CAST(CAST(:jobs AS text) AS jsonb)) AS a(value)
+), gone AS (
+  DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT a.job_id FROM asked AS a)) AND coalesce(o.phase IN ('owed', 'released'), false)
+    AND (SELECT j.state = 'ready' FROM {schema}.jobs AS j WHERE j.id = o.job_id)
+    AND (SELECT true FROM {schema}.effects AS e WHERE e.job_id = o.job_id AND e.state IN ('pending', 'uncertain') LIMIT 1) IS NULL
+  RETURNING o.job_id, {schema}.clock() AS now
+), superseded AS (
+  UPDATE {schema}.jobs AS j
+  SET state = 'cancelled', finished_at = g.now, cancel_requested_at = g.now, cancel_requested_by = CAST(:actor AS text),
+    cancel_reason = CAST(:reason AS text) || ' ' || (SELECT a.newer FROM asked AS a WHERE a.job_id = g.job_id LIMIT 1),
+    cancelled_after = jsonb_build_object(
+      'attempts', j.attempt_count,
+      'checkpoints', coalesce((SELECT jsonb_agg(c.name ORDER BY c.name) FROM (
+        SELECT k.name FROM {schema}.checkpoints AS k WHERE k.job_id = g.job_id ORDER BY k.name LIMIT 100) AS c), '[]'),
+      'effects', coalesce((SELECT jsonb_object_agg(s.state, s.names) FROM (
+        SELECT e.state, jsonb_agg(e.name ORDER BY e.name) AS names FROM (
+          SELECT k.state, k.name, row_number() OVER (PARTITION BY k.state ORDER BY k.name) AS place
+          FROM {schema}.effects AS k WHERE k.job_id = g.job_id AND k.state <> 'not_done') AS e WHERE e.place <= 100 GROUP BY e.state) AS s), '{}'),
+      'superseded_by', (SELECT a.newer FROM asked AS a WHERE a.job_id = g.job_id LIMIT 1))
+  FROM gone AS g
+  WHERE j.id = g.job_id AND j.state = 'ready'
+  RETURNING j.id, j.run_at, j.cancel_reason, j.cancelled_after, g.now
+), audited AS (
+  INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
+  SELECT s.now, CAST(:actor AS text), 'job.cancel', s.id::text, s.cancel_reason, jsonb_build_object('code', 'superseded', 'after', s.cancelled_after)
+  FROM superseded AS s
+  RETURNING id
+)
+SELECT s.id AS job_id, CAST(s.cancelled_after ->> 'superseded_by' AS uuid) AS newer, s.run_at FROM superseded AS s ORDER BY s.id
