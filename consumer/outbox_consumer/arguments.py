@@ -18,11 +18,15 @@ _WANTED = {
 
 
 def check_arguments(cls: type) -> None:
-    """Raise `HandlerError` if a method of a handler class can't take the arguments that it is given, in their order.
-    What is no plain function (a callable object, say) is left to the call.
+    """Raise `HandlerError` if a method of a handler class can't take the arguments that it is given, in their order,
+    or can't be called at all. What is no plain function (a callable object, say) is left to the call.
     """
     for name, given in _WANTED.items():
         found = inspect.getattr_static(cls, name)
+        if not callable(getattr(cls, name)):
+            raise HandlerError(
+                f"{cls.__qualname__}.{name} must be a method; it is of type {type(getattr(cls, name)).__name__}"
+            )
         if not isinstance(found, FunctionType | staticmethod | classmethod):
             continue
         try:

@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from outbox_consumer.waits import wanted_wait
-from outbox_schemas import HandlerError
+from outbox_consumer.waits import Wait, wanted_wait
 
 __all__ = ["PatientError", "RetryableError", "TerminalError", "ThrottledError", "TransactionEndedError", "is_code"]
 
+_NO_CODE = "1 to 100 ASCII letters, digits, '_', '.' or '-' are allowed, a letter first"
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
@@ -21,17 +21,18 @@ def is_code(text: str) -> bool:
 
 
 class _Coded(Exception):  # noqa: N818 - the public subclasses end in Error
-    """An error with a stable machine-readable code: letters, digits, `_`, `.` and `-`, at most 100 characters."""
+    """An error with a stable machine-readable code: letters, digits, `_`, `.` and `-`, at most 100 characters, a letter
+    first. What is no such code gives way to the class's own, and the message tells: another error in its place would
+    lose what this one means.
+    """
 
     default_code = "error"
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code or self.default_code
-        if not is_code(self.code):
-            raise HandlerError(
-                "an error's code must be 1 to 100 ASCII letters, digits, '_', '.' or '-', a letter first"
-            )
+        given = code is None or (isinstance(code, str) and is_code(code))
+        super().__init__(message if given else f"{message} [its code is none: {_NO_CODE}]".lstrip())
+        usual = self.default_code if is_code(self.default_code) else _Coded.default_code
+        self.code = code if given and code else usual
 
 
 class RetryableError(_Coded):
@@ -60,17 +61,15 @@ class ThrottledError(RetryableError):
 
     Args:
         message: for people.
-        retry_after: how long to wait at least; a number is seconds, a text what a `Retry-After` header holds. One that
-            no duration can hold (a header may say anything) counts as the nearest that can, None, NaN and what can't be
-            read as 0.
+        retry_after: how long to wait at least; a number is seconds, a text what a `Retry-After` header holds, a
+            datetime (UTC if it names no zone) until when by the local clock. One that no duration can hold (a header
+            may say anything) counts as the nearest that can, None, NaN and what can't be read as 0.
         code: stable code, default "throttled".
     """
 
     default_code = "throttled"
 
-    def __init__(
-        self, message: str = "", *, retry_after: timedelta | float | str | None, code: str | None = None
-    ) -> None:
+    def __init__(self, message: str = "", *, retry_after: Wait, code: str | None = None) -> None:
         super().__init__(message, code=code)
         self.retry_after = wanted_wait(retry_after)
 
@@ -81,7 +80,11 @@ class PatientError(RetryableError):
     retry_after: timedelta | None = None
 
     def __init__(
-        self, message: str = "", *, retry_after: timedelta | float | str | None = None, code: str | None = None
+        self,
+        message: str = "",
+        *,
+        retry_after: Wait = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message, code=code)
         self.retry_after = None if retry_after is None else wanted_wait(retry_after)

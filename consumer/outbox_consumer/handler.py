@@ -166,6 +166,7 @@ class BaseHandler(Generic[P]):
             ),
             ("versions", cls.versions, Collection, "a collection of whole numbers, for example (1, 2)"),
             ("handler_version", cls.handler_version, str, 'a text, for example "2"'),
+            ("abstract", cls.abstract, bool, "True or False"),
         )
         for attribute, value, kind, text in wanted:
             if not isinstance(value, kind):

@@ -8,7 +8,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-__all__ = ["header_wait_s", "wanted_wait"]
+__all__ = ["Wait", "header_wait_s", "wanted_wait"]
+
+Wait = timedelta | datetime | float | str | None
+"""What a wait may be given as."""
 
 _SECONDS = re.compile(r"[0-9]{1,20}")
 
@@ -27,12 +30,15 @@ def header_wait_s(text: str, *, date: str = "", now: datetime | None = None) -> 
     return max((until - since) / timedelta(seconds=1), 0.0)
 
 
-def wanted_wait(value: timedelta | float | str | None) -> timedelta:
+def wanted_wait(value: Wait) -> timedelta:
     """Return a wait as a duration, whatever it was given as. Never raises: this runs while an error is being made, and
     another one in its place would tell nobody that nothing has happened.
     """
     if isinstance(value, timedelta):
         return value
+    if isinstance(value, datetime):
+        until = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return max(until - datetime.now(UTC), timedelta(0))
     seconds = header_wait_s(value) if isinstance(value, str) else value
     try:
         return timedelta(seconds=0 if seconds is None else seconds)

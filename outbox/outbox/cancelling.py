@@ -100,5 +100,12 @@ def check_actor(by: str, reason: str, **more: str) -> None:
 
 
 def _check(field: str, value: str, limit: int) -> None:
-    if not isinstance(value, str) or not 1 <= len(value) <= limit or not value.isprintable():
-        raise NameRefused(field, f"must be printable text of 1 to {limit} characters")
+    if not isinstance(value, str):
+        raise NameRefused(field, f"must be text, not {type(value).__name__}")
+    if not 1 <= len(value) <= limit:
+        raise NameRefused(field, f"has {len(value)} characters; 1 to {limit} are allowed")
+    bad = next((place for place, one in enumerate(value) if not one.isprintable()), None)
+    if bad is not None:
+        raise NameRefused(
+            field, f"has the unprintable character U+{ord(value[bad]):04X} at position {bad}; use printable text"
+        )

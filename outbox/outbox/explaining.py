@@ -54,13 +54,17 @@ def _explained(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -
     )[0]
     awaited = None if row.awaited is None else AwaitedSet.model_validate_json(row.awaited)
     effects, redrive = tuple(row.open_effects), None if row.redrive is None else (row.redrive[0], row.redrive[1])
-    discarded = None if row.discarded is None else (row.discarded[0], row.discarded[1])
+    discarded = None if row.discarded is None else _discarded(*json.loads(row.discarded))
     pauses = _pauses(row.pauses)
     limits = limits_around(read("limits_around", {"queue": job.queue, "tenant": job.tenant}))
     around = Surroundings(
         row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive, pauses, limits, discarded
     )
     return explanation_of(job, around)
+
+
+def _discarded(by: str, reason: str, at: str) -> tuple[str, str, datetime]:
+    return by, reason, datetime.fromisoformat(at)
 
 
 def _pauses(text: str) -> tuple[Pause, ...]:

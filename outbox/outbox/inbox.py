@@ -58,17 +58,19 @@ class Once:
     _statements: Statements | None = field(default=None, repr=False)
 
     def store(self, result: Any) -> None:
-        """Keep a result for later repeats, in the same transaction. Only for the first.
+        """Keep a result for later repeats, in the same transaction. Only for the first, and only once.
 
         Raises:
             PayloadError: JSON can't hold it exactly, or it is larger than 64 KiB; nothing was written.
-            RuntimeError: this is a repeat, or the claim was rolled back.
+            RuntimeError: this is a repeat, a result is stored already, or the claim was rolled back.
         """
         text = document_text(result, "result", MAX_RESULT_BYTES)
         if not self.first or self._connection is None or self._statements is None:
             raise RuntimeError(f"inbox key {self.key!r} is a repeat here: its result stands")
         if not self._statements.run_within(self._connection, "keep_once", {"key": self.key, "result": text}):
-            raise RuntimeError(f"the claim of inbox key {self.key!r} was rolled back; claim it anew")
+            raise RuntimeError(
+                f"inbox key {self.key!r} has a result, which stands; or its claim was rolled back: then claim it anew"
+            )
         self.result = read_back(text)
 
 

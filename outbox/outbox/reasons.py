@@ -68,7 +68,7 @@ class Surroundings:
         awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
         pauses: those in force that hold it, the widest first.
         limits: what its queue's limits leave to it; None where there are none.
-        discarded: who has closed its dead letter, and why.
+        discarded: who has closed its dead letter, why, and when.
     """
 
     now: datetime
@@ -81,7 +81,7 @@ class Surroundings:
     redrive: tuple[str, str] | None = None
     pauses: tuple[Pause, ...] = ()
     limits: LimitsAround | None = None
-    discarded: tuple[str, str] | None = None
+    discarded: tuple[str, str, datetime] | None = None
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
@@ -124,9 +124,11 @@ def _ended(job: JobView, around: Surroundings) -> Finding:
         who = printable(job.cancel_requested_by or "someone")
         return _finding(Reason.CANCELLED, f"nothing: it was cancelled by {who}", since=since)
     if around.discarded is not None:
-        who, why_closed = (masked_line(text) for text in around.discarded)
+        who, why_closed = (masked_line(text) for text in around.discarded[:2])
         return _finding(
-            Reason.DISCARDED, f"nothing: it has failed, and {who} closed its dead letter: {why_closed}", since=since
+            Reason.DISCARDED,
+            f"nothing: it has failed, and {who} closed its dead letter: {why_closed}",
+            since=around.discarded[2],
         )
     if job.last_error is not None and job.last_error.code == ON_HOLD:
         names = ", ".join(map(printable, around.open_effects)) or "an effect"
@@ -146,7 +148,8 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
         yield from _no_relay(around)
         return
     yield from _paused(owed, around)
-    if _is_aside(owed):
+    # No hint of it goes out before it is resumed, so whose turn it would be says nothing.
+    if _is_aside(owed) or (around.pauses and owed.phase is Phase.OWED and _due_at(owed) <= now):
         yield from _deadline(job, owed, now)
         return
     if _due_at(owed) > now and owed.phase is Phase.OWED:

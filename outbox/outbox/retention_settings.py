@@ -14,10 +14,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from outbox_schemas.errors import NameRefused
 from outbox_schemas.names import check_name
 
-__all__ = ["LEAST_KEEP", "KindRetention", "RetentionSettings", "keep_of"]
+__all__ = ["LEAST_KEEP", "OR_NEVER", "KindRetention", "RetentionSettings", "keep_of"]
 
 LEAST_KEEP = timedelta(hours=1)
 """Below this a consumer that has lost the answer to a commit could no longer look up what became of it."""
+OR_NEVER = ", or 'never'"
+"""How an error of `keep_of` ends."""
 _LONGEST = timedelta(days=36_500)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"([0-9]{1,9})\s?([smhdw])")
@@ -32,10 +34,10 @@ def keep_of(value: Any) -> timedelta | None:
     else:
         found = _SPAN.fullmatch(value.strip().lower()) if isinstance(value, str) else None
         if found is None:
-            raise ValueError("must be a time with its unit, such as '30d', '12h' or '90m', or 'never'")
+            raise ValueError(f"must be a time with its unit, such as '30d', '12h' or '90m'{OR_NEVER}")
         keep = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
     if keep is not None and not LEAST_KEEP <= keep <= _LONGEST:
-        raise ValueError("must be from 1h to 36500d, or 'never'")
+        raise ValueError(f"must be from 1h to 36500d{OR_NEVER}")
     return keep
 
 

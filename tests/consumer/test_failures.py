@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from outbox import masking
 from outbox_consumer import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.failures import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, failure_of, least_wait_s
-from outbox_schemas import HandlerError
 
 
 def raised(error: BaseException) -> BaseException:
@@ -210,10 +210,23 @@ def test_classes_of_errors() -> None:
     ]
 
 
-def test_bad_code_is_refused_where_the_error_is_made() -> None:
-    """A malformed code is the programmer's mistake and raises at once."""
-    with pytest.raises(HandlerError, match="code"):
-        RetryableError("x", code="not a code")
+@pytest.mark.parametrize("code", ["not a code", "9", "x" * 101, 5, b"x"], ids=str)
+def test_a_bad_code_does_not_change_what_an_error_means(code: Any) -> None:
+    """A refusal stays one, under the code of its class, and its message tells: raised instead, another error would be
+    taken for unknown, and the job tried again.
+    """
+    failure = failure_of(TerminalError("no", code=code))
+    assert (failure.error_class, failure.code) == ("terminal", "terminal")
+    assert failure.message.startswith("no [its code is none: 1 to 100 ASCII letters")
+    assert str(TerminalError("no")) == "no"
+
+
+def test_a_wait_may_be_an_instant() -> None:
+    """By the local clock, in UTC where no zone is named; what is past is no wait."""
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    for at in (soon, soon.replace(tzinfo=None), soon.astimezone(timezone(timedelta(hours=5)))):
+        assert timedelta(minutes=59) < ThrottledError(retry_after=at).retry_after <= timedelta(hours=1)
+    assert ThrottledError(retry_after=soon - timedelta(hours=2)).retry_after == timedelta(0)
 
 
 def test_throttled_without_its_wait_counts_as_no_wish() -> None:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from outbox import cancel
+from outbox import cancel, explain
 from outbox.dead_letters import (
     DeadFilter,
     backlog_unfinished,
@@ -23,7 +23,7 @@ from outbox.dead_letters import (
 from outbox.ending import Failure, complete, fail, retry
 from outbox.keeping import expire_deadlines, recover_leases
 from outbox.link import Link
-from outbox_schemas import NameRefused
+from outbox_schemas import NameRefused, Reason
 from support.database import Database
 from support.jobs import BROKEN, Note, OtherNote, running, submit
 
@@ -124,7 +124,11 @@ def test_discarding_closes_a_letter_once(database: Database, link: Link, engine:
     assert [letter.job_id for letter in list_dead_letters(link)] == [two]
     assert [letter.discarded_by for letter in list_dead_letters(link, discarded=True)] == ["me"]
     assert [group.letters for group in count_dead_letters(link, ["code"])] == [1]
-    assert read_dead_letter(link, one).discard_reason == "paid by hand"
+    letter = read_dead_letter(link, one)
+    assert letter.discard_reason == "paid by hand"
+    with engine.begin() as connection:
+        found = explain(connection, one)
+    assert (found.code, found.since) == (Reason.DISCARDED, letter.discarded_at)
     assert database.rows("SELECT actor, action, subject, reason, detail ->> 'code' FROM {s}.audit") == [
         ("me", "dead.discard", str(one), "paid by hand", "ValueError")
     ]

@@ -88,6 +88,20 @@ def test_a_rollback_takes_the_claim_away(engine: sa.Engine) -> None:
             repeat.store(1)
 
 
+def test_a_result_is_stored_once(engine: sa.Engine) -> None:
+    """A repeat in the same transaction may have been given it; what a savepoint took back can be stored anew."""
+    with engine.connect() as connection:
+        claim = once(connection, "k", {})
+        with connection.begin_nested() as savepoint:
+            claim.store("taken back")
+            savepoint.rollback()
+        claim.store(None)
+        with pytest.raises(RuntimeError, match="has a result, which stands"):
+            claim.store("second")
+        connection.commit()
+        assert once(connection, "k", {}).result is None
+
+
 @every_level
 def test_other_arguments_are_refused(database: Database, level: str) -> None:
     """By a clear error, and with the transaction as healthy as before, though its snapshot can't see the key."""

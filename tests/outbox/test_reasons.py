@@ -98,6 +98,12 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
     ),
     (
         job(owed=owed(Phase.OWED)),
+        replace(ALONE, pauses=(CLOSED,)),
+        "a person: queue default is paused by ada: the bank is closed",
+        [Reason.PAUSED],
+    ),
+    (
+        job(owed=owed(Phase.OWED)),
         replace(STAFFED, limits=LimitsAround(Rule(5), Rule(), queue_used=5)),
         "a free slot: of queue default 5 may run, and 5 run or are about to",
         [Reason.QUEUE_LIMIT, Reason.HINT_OWED],
@@ -342,7 +348,7 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
     ),
     (
         job(JobState.FAILED, last_error=error("effect_on_hold")),
-        Surroundings(NOW, discarded=("ada", "paid by hand")),
+        Surroundings(NOW, discarded=("ada", "paid by hand", NOW)),
         "nothing: it has failed, and ada closed its dead letter: paid by hand",
         [Reason.DISCARDED],
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -100,3 +101,10 @@ def test_a_payload_with_a_slip_in_a_name_is_refused() -> None:
 
             def logical_kye(self) -> str:
                 return "x"
+
+
+@pytest.mark.parametrize("name", ["handle", "apply", "classify", "load"])
+def test_what_cannot_be_called_is_no_method(name: str) -> None:
+    """A value in the place of a method is refused when the class is defined, not at each attempt."""
+    with pytest.raises(HandlerError, match=rf"\.{name} must be a method; it is of type int"):
+        types.new_class("Own", (Handler[Parcel],), exec_body=lambda body: body.update({"handle": print, name: 5}))

@@ -12,7 +12,7 @@ from outbox.cli.output import json_option, open_link, pass_settings, show
 from outbox.link import Link
 from outbox.retention import BEGINNING, Author, Rule, Stretch, preview, rules_of
 from outbox.retention import purge as purge_stretch
-from outbox.retention_settings import KindRetention, RetentionSettings, keep_of
+from outbox.retention_settings import OR_NEVER, KindRetention, RetentionSettings, keep_of
 from outbox.settings import Settings
 from outbox.wording import counted
 from outbox_schemas.names import check_name
@@ -87,9 +87,10 @@ def _asked(older_than: str, states: tuple[str, ...], kind: str | None, *, payloa
     try:
         keep = keep_of(older_than)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--older-than") from None
+        text = str(error).removesuffix(OR_NEVER)
+        raise click.BadParameter(text, param_hint="--older-than") from None
     if keep is None:
-        raise click.BadParameter("must be a time", param_hint="--older-than")
+        raise click.BadParameter("must be a time, such as 30d: `never` purges nothing", param_hint="--older-than")
     names = [f"{state}{'_payload' if payloads else ''}" for state in states or ("succeeded", "cancelled")]
     asked = KindRetention.model_validate(dict.fromkeys(names, keep))
     if kind is None:

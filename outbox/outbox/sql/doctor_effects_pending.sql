@@ -2,7 +2,7 @@
 -- Transition: none
 -- Parameters: low and below (the range of ids), batch
 -- Locks: none. Index: primary keys, a range of one.
-SELECT e.job_id::text AS subject, 'effect ' || e.name || ' is pending, and its job has ' || j.state AS detail
+SELECT e.job_id::text AS subject, 'effect ' || e.name || ' is pending, and its job is ' || j.state AS detail
 FROM {schema}.effects AS e JOIN {schema}.jobs AS j ON j.id = e.job_id
 WHERE e.job_id >= CAST(:low AS uuid) AND e.job_id < CAST(:below AS uuid) AND e.state = 'pending' AND j.state IN ('succeeded', 'failed', 'cancelled')
 ORDER BY e.job_id DESC LIMIT CAST(:batch AS integer)

@@ -29,7 +29,7 @@ SELECT n.now, p.relays, p.consumers, p.able,
     WHERE s.job_id = CAST(:job_id AS uuid) AND s.closed_at IS NULL) AS awaited,
   (SELECT ARRAY[r.id::text, r.state] FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
     WHERE i.job_id = CAST(:job_id AS uuid) AND i.state = 'waiting' AND r.state IN ('running', 'paused') ORDER BY r.id DESC LIMIT 1) AS redrive,
-  (SELECT ARRAY[d.discarded_by, d.discard_reason] FROM {schema}.dead_letters AS d WHERE d.job_id = CAST(:job_id AS uuid) AND d.discarded_at IS NOT NULL)
+  (SELECT jsonb_build_array(d.discarded_by, d.discard_reason, d.discarded_at)::text FROM {schema}.dead_letters AS d WHERE d.job_id = CAST(:job_id AS uuid) AND d.discarded_at IS NOT NULL)
     AS discarded,
   (SELECT coalesce(jsonb_agg(jsonb_build_object('scope', s.scope, 'name', s.name, 'by', s.actor, 'reason', s.reason, 'since', s.at)
       ORDER BY array_position(ARRAY['everything', 'queue', 'kind', 'tenant'], s.scope)), '[]')::text
