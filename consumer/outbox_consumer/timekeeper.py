@@ -14,6 +14,7 @@ import psycopg
 from outbox.floors import Cadence
 from outbox.join_keeping import JoinWatch
 from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
+from outbox.key_keeping import KeyKeeper
 from outbox.limit_keeping import LimitKeeper
 from outbox.link import Link
 from outbox.pause_keeping import PauseKeeper
@@ -64,6 +65,8 @@ class Timekeeper:
         self._figures_trouble = Trouble("figures", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._limits = LimitKeeper()
         self._limits_trouble = Trouble("limits", _LONGEST_PAUSE_S, logger="outbox.consumer")
+        self._keys = KeyKeeper()
+        self._keys_trouble = Trouble("keys", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
         self._presence = presence
         self._refusals = refusals
@@ -94,6 +97,7 @@ class Timekeeper:
                         self._keep_limits(),
                         self._repeat(self._recover),
                         self._repeat(expire_deadlines),
+                        self._keep_keys(),
                         self._close_sets(),
                         self._count(),
                     ]
@@ -146,6 +150,15 @@ class Timekeeper:
             self._limits_trouble.report(error)
             return False
         return busy
+
+    def _keep_keys(self) -> bool:
+        """See to concurrency keys, as to pauses. Never says that there is more: no turn is longer than it may be."""
+        try:
+            self._keys.keep(self._link)
+            self._keys_trouble.over()
+        except psycopg.Error as error:
+            self._keys_trouble.report(error)
+        return False
 
     def _close_sets(self) -> bool:
         """Start the jobs whose sets are complete, mostly where no relay does, and return whether there is more to do at

@@ -136,7 +136,15 @@ def _arguments(call: Call, one: Submission, holder: Holder) -> dict[str, Any]:
         "new_digest": one.digest,
         "payload": payload,
         "subject": one.subject or None,
+        **_limit_of(one),
     }
+
+
+def _limit_of(one: Submission) -> dict[str, Any]:
+    if one.limit is None:
+        return {}
+    group, key, most, rule = one.limit
+    return {"limit_group": group, "limit_key": key, "limit_max": most, "limit_rule": rule or None}
 
 
 def _sealed_for(one: Submission, job_id: UUID, tenant: str) -> str:

@@ -23,6 +23,8 @@ __all__ = ["Call", "look_again", "write_many", "write_one", "write_some"]
 
 _BATCH = 1000
 _TRIES = 5
+# What writes a job with a concurrency key: those without one pay nothing for it.
+_KEYED = {"enqueue_one": "enqueue_keyed", "enqueue": "enqueue_keyed", "enqueue_new": "enqueue_new_keyed"}
 _UNRESOLVED = (
     "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
 )
@@ -36,6 +38,7 @@ class Call:
     Attributes:
         supersedes: whether it holds the waiting jobs of the same subjects; `held` tells which, each with the newer one.
         replaces: whether a job with other arguments is no conflict yet; `taken` tells who holds which submission's key.
+        place: when jobs that run in the order of submission were submitted, where one statement doesn't write them all.
     """
 
     connection: sa.Connection
@@ -46,14 +49,18 @@ class Call:
     replaces: bool = False
     held: list[tuple[str, str]] = field(default_factory=list)
     taken: dict[int, Holder] = field(default_factory=dict)
+    place: str = ""
 
     def ask(self, name: str, some: Sequence[Submission]) -> str | None:
         """Return what a writer's statement answers about some of the jobs; if they are deferred, it is sent again."""
-        text = job_text(some[0], self.options) if len(some) == 1 else jobs_text(some, self.options)
+        alone = len(some) == 1 and not self.place
+        text = job_text(some[0], self.options) if alone else jobs_text(some, self.options, self.place)
         parameters: dict[str, object] = {"jobs": text, "bounded": self.bounded}
         if any(one.subject for one in some):
             name = "enqueue_subjects"
             parameters |= {"subjects": subjects_text(some), "supersedes": self.supersedes, "most": MOST}
+        elif any(one.limit for one in some):
+            name = _KEYED[name]
         answer: str | None = self.statements.value_within(self.connection, name, parameters)
         answer, held = read_told(answer)
         self.held += held
@@ -77,6 +84,8 @@ def write_many(
     batches = [ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH)]
     # One statement that writes all or nothing needs no savepoint around it.
     alone = len(batches) == 1
+    if not alone and any(one.limit and one.limit.rule for one in ordered):
+        call.place = str(statements.value_within(connection, "take_place", {}))
     if alone and (refs := _write_new(call, ordered)):
         return refs
     with connection.begin_nested():

@@ -15,7 +15,7 @@ from outbox.barriers import Barrier, hit
 from outbox.leasing import Ability
 from outbox.limiting import Allowance, Candidate, Rule, Tokens
 from outbox.link import Link
-from outbox.relaying import ReleasedHint, place_in_line, runnable
+from outbox.relaying import ReleasedHint, place_in_line, runnable, went_out
 from outbox.rounds import Asked, Rounds, Served, serve, take_from, use_of
 
 __all__ = ["LimitedRelease", "governed", "release_limited"]
@@ -85,7 +85,7 @@ def _low(link: Link, asked: Asked, served: Served, most: int, allowed: Allowance
         return served
     allowed.learn({row.tenant: use_of(row) for row in rows})
     chosen = allowed.choose([Candidate(row.job_id, row.tenant) for row in rows], most)
-    went = link.run_raw("release_picked", tuple, job_ids=[one.key for one in chosen], **asked.rehint)
+    went = went_out(link.run_raw("release_picked", tuple, job_ids=[one.key for one in chosen], **asked.rehint))
     take_from(allowed, went)
     hints = sorted((ReleasedHint(*row[:3]) for row in went), key=place_in_line)
     left_over = len(chosen) < len(rows) and len(chosen) < most

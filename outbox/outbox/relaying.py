@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from operator import attrgetter
-from typing import Any, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from psycopg.errors import QueryCanceled
@@ -31,10 +31,17 @@ __all__ = [
     "runnable",
     "stray_hints",
     "unrelease",
+    "went_out",
 ]
 
 REHINT_MAX_S = 300.0
 """The longest that an unclaimed hint is taken for alive, unless its first wait is longer already."""
+
+
+Row = TypeVar("Row", bound=Sequence[Any])
+
+# What is set aside for concurrency keys makes room for others so many times in one release.
+_LOOKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,23 +166,35 @@ def release(
 
     With `since` only those that do not stand before it in line. With `overdue_s` only those that have been due for so
     long: a relay would have released them by then. With `abilities` only jobs that the caller can run.
-    None of a paused or a governed queue.
+    None of a paused or a governed queue. What has to wait for its concurrency key is set aside, and others go in its
+    place, for so long as that takes no more than a few looks.
     """
-    hints = link.run_raw(
-        "release",
-        made_hint,
-        queue=queue,
-        since=since[0],
-        since_id=since[1],
-        batch=batch,
-        overdue_s=overdue_s,
-        **runnable(abilities),
-        governed=False,
-        rehint_after_s=rehint_after_s,
-        rehint_max_s=rehint_max_s,
-    )
+    hints: list[ReleasedHint] = []
+    for _ in range(_LOOKS):
+        rows = link.run_raw(
+            "release",
+            made_hint,
+            queue=queue,
+            since=since[0],
+            since_id=since[1],
+            batch=batch - len(hints),
+            overdue_s=overdue_s,
+            **runnable(abilities),
+            governed=False,
+            rehint_after_s=rehint_after_s,
+            rehint_max_s=rehint_max_s,
+        )
+        gone = went_out(rows)
+        hints = hints + gone if hints else gone
+        if len(gone) == len(rows) or len(hints) >= batch:
+            break
     hints.sort(key=place_in_line)
     return hints
+
+
+def went_out(rows: list[Row]) -> list[Row]:
+    """Return those of a release's rows that went out; the others were set aside for their concurrency keys."""
+    return rows if all(map(_release_number, rows)) else [row for row in rows if row[1]]
 
 
 def unrelease(
@@ -233,6 +252,7 @@ def recover_hints(link: Link, empty_queues: Sequence[str] | None, *, busy_after_
 # Both run once per hint, so neither may be a function of Python's.
 made_hint: Callable[[Sequence[Any]], ReleasedHint] = partial(tuple.__new__, ReleasedHint)
 place_in_line: Callable[[ReleasedHint], int] = attrgetter("order_key")
+_release_number: Callable[[Sequence[Any]], int] = itemgetter(1)
 
 
 def runnable(abilities: Sequence[Ability] | None) -> dict[str, list[Any] | None]:

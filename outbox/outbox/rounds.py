@@ -16,7 +16,7 @@ from outbox.fairness import Turn, Visited, round_of, share
 from outbox.floors import BEGINNING, MOST_QUEUES, Cadence, Floors, Place
 from outbox.limiting import Allowance, Rule, Tokens, Use
 from outbox.link import Link
-from outbox.relaying import ReleasedHint
+from outbox.relaying import ReleasedHint, went_out
 
 __all__ = ["MOST_VISITS", "Asked", "Line", "Rounds", "Served", "serve", "take_from", "use_of"]
 
@@ -182,7 +182,7 @@ def _take(link: Link, asked: Asked, seen: _Seen, counts: Sequence[int]) -> list[
     places = [place for place, count in enumerate(counts) if count]
     if not places:
         return []
-    return link.run_raw(
+    rows = link.run_raw(
         "release_shares",
         tuple,
         **asked.which,
@@ -192,6 +192,7 @@ def _take(link: Link, asked: Asked, seen: _Seen, counts: Sequence[int]) -> list[
         since_keys=[seen.since[place][0] for place in places],
         since_ids=[seen.since[place][1] for place in places],
     )
+    return went_out(rows)
 
 
 def _place(row: Any) -> Place | None:

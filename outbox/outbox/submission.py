@@ -14,6 +14,7 @@ from outbox.sealing.envelope import MARK, Identity, is_reserved
 from outbox.sealing.using import current, required, seals_all
 from outbox.sealing.vault import new_vault, sealed_digest
 from outbox_schemas import NameRefused, Payload, PayloadError
+from outbox_schemas.limit_keys import KeyLimit
 from outbox_schemas.names import check_id, check_instant, check_name, check_priority, check_tenant
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
@@ -104,6 +105,7 @@ class Submission(NamedTuple):
     payload: str
     subject: str = ""  # none
     plain_digest: str = ""  # of a sealed payload, in clear: it never leaves this process
+    limit: KeyLimit | None = None
 
 
 def submission_of(payload: Payload, options: Options) -> Submission:
@@ -126,16 +128,23 @@ def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submis
     ]
 
 
-def jobs_text(submissions: Sequence[Submission], options: Options) -> str:
-    """Return the jobs as the writer's statements take them: the options, then a column of values for each property."""
-    kinds, keys, _, ids, versions, queues, digests, payloads, *_ = zip(*submissions, strict=True)
-    columns = ([job_id.hex for job_id in ids], kinds, keys, map(str, versions), queues, digests, payloads)
+def jobs_text(submissions: Sequence[Submission], options: Options, place: str = "") -> str:
+    """Return the jobs as the writer's statements take them: the options, then a column of values for each property.
+    `place`: when jobs that run in the order of submission were submitted, where one text doesn't hold them all.
+    """
+    kinds, keys, _, ids, versions, queues, digests, payloads, *_, limits = zip(*submissions, strict=True)
+    columns = [[job_id.hex for job_id in ids], kinds, keys, map(str, versions), queues, digests, payloads]
+    if any(limits):
+        columns += zip(*(map(str, limit or ("", "", "", "")) for limit in limits), strict=True)
+        columns.append([place] * len(submissions))
     return _BETWEEN_COLUMNS.join((options.column, *map(BETWEEN_VALUES.join, columns)))
 
 
 def job_text(one: Submission, options: Options) -> str:
     """Return what `jobs_text` gives for one job, at a fraction of the cost."""
-    values = (one.id.hex, one.kind, one.logical_key, str(one.version), one.queue, one.digest, one.payload)
+    values = [one.id.hex, one.kind, one.logical_key, str(one.version), one.queue, one.digest, one.payload]
+    if one.limit is not None:
+        values += map(str, one.limit)
     return _BETWEEN_COLUMNS.join((options.column, *values))
 
 
@@ -167,7 +176,9 @@ def _checked(payload: Payload, number: int, job_id: UUID, options: Options) -> S
     if MARK in text and is_reserved(text):
         raise PayloadError(f"payload.{MARK}", "is the mark of sealed payloads; call the field otherwise")
     kind, queue = _check_names(cls.kind, cls.queue)
-    submission = Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text, subject)
+    limit = payload.checked_limit()
+    version, told = int(cls.version), digest.hex()
+    submission = Submission(kind, key, number, job_id, version, queue, told, text, subject, limit=limit)
     return _sealed(submission, cls.__name__, options) if cls.sealed or seals_all() else submission
 
 

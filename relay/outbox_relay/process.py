@@ -25,6 +25,7 @@ from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.figures import figure_step
 from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
+from outbox_relay.keys import key_step
 from outbox_relay.limited import limit_step
 from outbox_relay.pauses import pause_step
 from outbox_relay.purging import purge_steps
@@ -137,6 +138,7 @@ class _Relay:
             pause_step(self._counters, self._owed),
             limit_step(self._counters, self._owed),
             *time_steps(self._counters, self._owed),
+            key_step(self._counters, self._owed),
             presence.tell,
         ]
         keeper = Keeper("time", link, steps, self._settings.relay, stop=self._stop)

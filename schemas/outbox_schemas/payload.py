@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from outbox_schemas.errors import PayloadError
 from outbox_schemas.exactness import as_stored, check_exact, is_plainly_exact, text_digest
+from outbox_schemas.limit_keys import AfterFailure, KeyLimit, check_key_terms, checked_limit
 from outbox_schemas.misspelt import misspelt
 from outbox_schemas.names import check_key, check_name
 from outbox_schemas.redaction import redacted
@@ -48,6 +49,10 @@ class Payload(BaseModel):
     types. What nobody may see is marked, `Annotated[str, Sensitive]`, or of pydantic's secret types; both are stored,
     and masked wherever a payload is shown.
 
+    `limit_key()` may name what its jobs share: of one (tenant, group, key) at most `limit_max` run at once. The group
+    is the kind unless `limit_group` names another. `ordered = True` runs them one after the other in the order of their
+    submission, and `after_failure = "block"` has those behind a failed one wait until a person has decided.
+
     `upgrades` lifts what was stored by older versions: `{1: from_1_to_2, 2: from_2_to_3}`, functions from the stored
     dict of one version to that of the next.
     """
@@ -66,6 +71,10 @@ class Payload(BaseModel):
     upgrades: ClassVar[Mapping[int, Upgrade]] = MappingProxyType({})
     sealed: ClassVar[bool] = False
     accepts_clear: ClassVar[bool] = False
+    limit_max: ClassVar[int] = 1
+    limit_group: ClassVar[str | None] = None
+    ordered: ClassVar[bool] = False
+    after_failure: ClassVar[AfterFailure] = "skip"
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -80,6 +89,7 @@ class Payload(BaseModel):
             if not isinstance(getattr(cls, name), bool):
                 raise PayloadError(f"{cls.__name__}.{name}", "must be True or False")
         check_upgrades(cls.__name__, cls.version, cls.upgrades)
+        check_key_terms(cls, keyed=cls.limit_key is not Payload.limit_key)
         slip = misspelt(cls, Payload)
         if slip is not None:
             raise PayloadError(
@@ -125,6 +135,10 @@ class Payload(BaseModel):
         """
         return None
 
+    def limit_key(self) -> str | None:
+        """Return what jobs share that must not all run at once, for example an account; None: nothing."""
+        return None
+
     def links(self) -> dict[str, str]:
         """Return addresses that help whoever looks at this job, by name: the customer's page, the invoice, a runbook.
 
@@ -140,6 +154,10 @@ class Payload(BaseModel):
         """Return `subject_key()` within its bounds, "" for None, else raise `NameRefused`."""
         subject = self.subject_key()
         return "" if subject is None else check_key(subject, "subject_key")
+
+    def checked_limit(self) -> KeyLimit | None:
+        """Return the concurrency key of `limit_key()` with its terms, else None. Raises `NameRefused` for a bad key."""
+        return None if type(self).limit_key is Payload.limit_key else checked_limit(self)
 
     def to_document(self, max_bytes: int = MAX_PAYLOAD_BYTES) -> Document:
         """Return what is stored, or raise `PayloadError` naming the field that can't be stored exactly.

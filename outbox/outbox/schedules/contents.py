@@ -36,7 +36,8 @@ def content_of(payload: Payload) -> Content:
     """Return what is stored of a payload.
 
     Raises:
-        PayloadError: it can't be stored exactly, or is sealed: a schedule's payload would lie in clear.
+        PayloadError: it can't be stored exactly, has a concurrency key, which a schedule's row has no room for, or is
+            sealed: a schedule's payload would lie in clear.
     """
     cls = type(payload)
     if not isinstance(payload, Payload) or not hasattr(cls, "kind"):
@@ -46,6 +47,12 @@ def content_of(payload: Payload) -> Content:
             "payload",
             f"of {cls.__name__} is to be sealed, and a schedule keeps it in clear; schedule a job without secrets that "
             "submits the sealed one",
+        )
+    if payload.checked_limit() is not None:
+        raise PayloadError(
+            "payload.limit_key",
+            f"of {cls.__name__} gives its job a concurrency key, and the jobs of a schedule have none; schedule a job "
+            "that submits it",
         )
     document = payload.to_document()
     if is_reserved(document.text):

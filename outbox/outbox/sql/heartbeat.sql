@@ -1,7 +1,7 @@
 -- Purpose: extend the leases that their tokens still own, and say for each, in the order given, whether it is still owned. One process may
 --   hold two leases of one job, a lost one and the current: token and job together tell them apart. What a handler says of its progress
 --   travels along: a statement of its own would cost one.
---   In a governed queue a lease that has expired is not extended any more.
+--   In a governed queue, and with a concurrency key, a lease that has expired is not extended any more.
 -- Transition: none
 -- Parameters: job_ids, tokens, leases_s, markers (each the latest of its attempt, or NULL: as before)
 -- Locks: outbox rows in id order, NO KEY UPDATE, SKIP LOCKED: a row that its own completion holds needs no beat, and one under
@@ -14,7 +14,7 @@ WITH named AS MATERIALIZED (
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
     -- Its slot may have been given to another one.
     AND CASE WHEN o.lease_expires_at > {schema}.clock() THEN true
-      ELSE NOT coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = o.queue), false) END
+      ELSE o.limit_key IS NULL AND NOT coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = o.queue), false) END
   ORDER BY o.job_id FOR NO KEY UPDATE OF o SKIP LOCKED
 ), given AS MATERIALIZED (
   SELECT array_agg(m.job_id) AS ids, array_agg(m.lease_s) AS leases_s, array_agg(m.marker) AS markers FROM mine AS m

@@ -61,10 +61,13 @@ WITH named AS MATERIALIZED (
     payload = coalesce(g.new_payload, j.payload)
   FROM judged AS g
   WHERE j.id = g.job_id AND g.refusal IS NULL AND j.state IN ('failed', 'cancelled')
-  RETURNING j.id, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at, j.kind, j.subject
+  RETURNING j.id, j.queue, j.tenant, j.priority, j.run_at, j.deadline_at, j.kind, j.subject,
+    j.limit_group, j.limit_key, j.limit_max, j.limit_place
 ), owed AS (
-  INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at, subject)
-  SELECT r.id, r.queue, r.tenant, r.run_at - r.priority * interval '1 minute', r.run_at, r.deadline_at, r.kind || ':' || r.subject FROM redriven AS r
+  INSERT INTO {schema}.outbox (job_id, queue, tenant, order_key, due_at, deadline_at, subject, limit_group, limit_key, limit_max, limit_place)
+  SELECT r.id, r.queue, r.tenant, r.run_at - r.priority * interval '1 minute', r.run_at, r.deadline_at, r.kind || ':' || r.subject,
+    r.limit_group, r.limit_key, r.limit_max, r.limit_place
+  FROM redriven AS r
   RETURNING job_id
 ), ticked AS (
   UPDATE {schema}.redrive_items AS i

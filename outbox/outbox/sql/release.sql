@@ -1,7 +1,7 @@
 -- Purpose: pick the hints of one queue that go next, in order, and mark them released. Nothing that is paused: not that queue at all, and of it
 --   no tenant and no kind; keepers take theirs out of the line (set_aside.sql), so that few are stepped over here. Nothing of a governed queue:
 --   that is released under its limits (release_limited.sql).
--- Transition: none (phase owed -> released)
+-- Transition: none (phase owed -> released; what has to wait for its concurrency key is set aside instead, and returned with a count of 0)
 -- Parameters: queue, since and since_id (the place where the queue's line begins), batch, overdue_s (how long a hint must have been due
 --   at least), kinds and versions (what the caller can run, or NULL for all), governed (whether the caller releases by limits: false, whoever runs
 --   this), rehint_after_s and rehint_max_s (when an unclaimed hint counts as lost)
@@ -27,4 +27,4 @@ SET phase = 'released', released_at = n.instant, release_count = o.release_count
   due_at = {rehint_at}
 FROM now AS n
 WHERE o.job_id = ANY (ARRAY(SELECT u.job_id FROM usual AS u UNION ALL SELECT l.job_id FROM low AS l))
-RETURNING o.job_id, o.release_count, o.order_key
+RETURNING o.job_id, CASE o.phase WHEN 'released' THEN o.release_count ELSE 0 END, o.order_key

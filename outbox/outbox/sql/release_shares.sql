@@ -1,6 +1,6 @@
 -- Purpose: pick each tenant's share of the hints of one queue that go next, each from the head of its own line, and mark them released. Nothing that is paused, and
 --   nothing of a governed queue unless the caller releases by limits: then it holds the queue.
--- Transition: none (phase owed -> released)
+-- Transition: none (phase owed -> released; what has to wait for its concurrency key is set aside instead, and returned with a count of 0)
 -- Parameters: queue; tenants, shares, since_keys and since_ids (per tenant, how many at most, and where its line begins); overdue_s, kinds, versions, governed,
 --   rehint_after_s and rehint_max_s as in release.sql
 -- Locks: outbox rows, SKIP LOCKED. Index: outbox_owed_tenant (which the collation names) from each place on. The pauses, a few rows, are read whole; queue_limits_pkey; primary key of jobs for each
@@ -24,4 +24,4 @@ SET phase = 'released', released_at = n.instant, release_count = o.release_count
   due_at = {rehint_at}
 FROM now AS n
 WHERE o.job_id = ANY (ARRAY(SELECT p.job_id FROM picked AS p))
-RETURNING o.job_id, o.release_count, o.order_key, o.tenant, o.released_at
+RETURNING o.job_id, CASE o.phase WHEN 'released' THEN o.release_count ELSE 0 END, o.order_key, o.tenant, o.released_at

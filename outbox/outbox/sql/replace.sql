@@ -2,16 +2,17 @@
 --   is. Where its time moves, or its hint is out, the hint is owed anew, at the place of its own time and priority; what is held or set aside, beyond
 --   `aside_at`, stays where it is. Options of the first submission stay.
 -- Transition: none (phase released -> owed)
--- Parameters: jobs (JSON text: objects with job_id, digest (hexadecimal, of what is replaced), and version, new_digest, payload (JSON text) and subject, or
---   null: the arguments stay; run_at asked for, null: now), latest (false: the earlier of both times counts), aside_at
+-- Parameters: jobs (JSON text: objects with job_id, digest (hexadecimal, of what is replaced), and version, new_digest, payload (JSON text), subject and
+--   limit_group, limit_key, limit_max, limit_rule, or null: the arguments stay; run_at asked for, null: now), latest (false: the earlier of both times counts), aside_at
 -- Locks: outbox rows in id order, waiting for a release, a claim or a cancel to commit; then the job rows. Conditions on both are asked again of what was
 --   waited for. Index: both primary keys.
 WITH level AS MATERIALIZED (
   SELECT current_setting('transaction_isolation') AS isolation
 ), asked AS MATERIALIZED (
-  SELECT a.job_id, a.digest, a.version, a.new_digest, a.payload, a.subject, coalesce(a.run_at, {schema}.clock()) AS at
+  SELECT a.job_id, a.digest, a.version, a.new_digest, a.payload, a.subject, a.limit_group, a.limit_key, a.limit_max, a.limit_rule, coalesce(a.run_at, {schema}.clock()) AS at
   FROM jsonb_to_recordset(CAST(CAST(:jobs AS text) AS jsonb))
-    AS a(job_id uuid, digest text, version integer, new_digest text, payload text, subject text, run_at timestamptz)
+    AS a(job_id uuid, digest text, version integer, new_digest text, payload text, subject text, limit_group text, limit_key text, limit_max integer, limit_rule text,
+      run_at timestamptz)
   WHERE (SELECT l.isolation IN ('read committed', 'read uncommitted') FROM level AS l)
 ), held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
@@ -21,6 +22,14 @@ WITH level AS MATERIALIZED (
   UPDATE {schema}.jobs AS j
   SET version = coalesce(a.version, j.version), payload_digest = coalesce(decode(a.new_digest, 'hex'), j.payload_digest),
     payload = coalesce(a.payload::jsonb, j.payload), subject = CASE WHEN a.payload IS NULL THEN j.subject ELSE a.subject END,
+    limit_group = CASE WHEN a.payload IS NULL THEN j.limit_group ELSE a.limit_group END,
+    limit_key = CASE WHEN a.payload IS NULL THEN j.limit_key ELSE a.limit_key END,
+    limit_max = CASE WHEN a.payload IS NULL THEN j.limit_max ELSE a.limit_max END,
+    limit_blocks = CASE WHEN a.payload IS NULL THEN j.limit_blocks ELSE nullif(a.limit_rule = 'b', false) END,
+    -- A job keeps its place among those of its key.
+    limit_place = CASE WHEN a.payload IS NULL THEN j.limit_place WHEN a.limit_rule IS NULL THEN NULL
+      WHEN j.limit_place IS NOT NULL AND (j.limit_group, j.limit_key) = (a.limit_group, a.limit_key) THEN j.limit_place
+      ELSE {schema}.next_limit_place() END,
     run_at = CASE
       WHEN j.run_at >= CAST(:aside_at AS timestamptz) OR a.at >= j.deadline_at THEN j.run_at
       WHEN CAST(:latest AS boolean) THEN greatest(j.run_at, a.at) ELSE least(j.run_at, a.at) END
@@ -30,11 +39,14 @@ WITH level AS MATERIALIZED (
     -- Without other arguments nothing is written unless the time moves.
     AND (a.payload IS NOT NULL OR CASE WHEN CAST(:latest AS boolean) THEN a.at > j.run_at AND coalesce(a.at < j.deadline_at, true)
       ELSE a.at < j.run_at AND j.run_at < CAST(:aside_at AS timestamptz) END)
-  RETURNING j.id, j.kind, j.subject, j.run_at, j.priority, a.payload IS NOT NULL AS has_new
+  RETURNING j.id, j.kind, j.subject, j.run_at, j.priority, a.payload IS NOT NULL AS has_new,
+    j.limit_group, j.limit_key, j.limit_max, j.limit_place
 ), owed AS (
   UPDATE {schema}.outbox AS o
   SET phase = 'owed', release_count = CASE o.phase WHEN 'released' THEN greatest(o.release_count - 1, 0) ELSE o.release_count END,
     subject = r.kind || ':' || r.subject, needs_key = CASE WHEN r.has_new THEN NULL ELSE o.needs_key END,
+    limit_group = r.limit_group, limit_key = r.limit_key, limit_max = r.limit_max, limit_place = r.limit_place,
+    last_error = nullif(o.last_error, 'waits for its key'),
     due_at = CASE WHEN o.due_at >= CAST(:aside_at AS timestamptz) THEN o.due_at ELSE r.run_at END,
     order_key = CASE WHEN o.due_at >= CAST(:aside_at AS timestamptz) THEN o.order_key ELSE r.run_at - r.priority * interval '1 minute' END
   FROM replaced AS r

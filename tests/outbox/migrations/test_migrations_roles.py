@@ -28,7 +28,7 @@ SETS = "moved_joins see_members close_joins"
 PURGING = "purge erase_payloads"
 PAUSING = "list_pauses take_back owing_queues set_aside put_back forget_pauses"
 FIGURES = "hold_count count_queues keep_figures"
-LIMITED = "hold_limits count_limited pick_low release_picked spend_tokens"
+LIMITED = "free_keys hold_limits count_limited pick_low release_picked spend_tokens"
 LIMITING = f"{LIMITED} governed_queues take_back_limited forget_tokens"
 LIMITS = (
     "hold_queue open_queue set_queue_limits read_tenant set_tenant_limits govern_queue list_limits governed_queues "
@@ -65,7 +65,8 @@ SCHEDULING = (
     "list_schedules hold_schedule add_schedule change_schedule steer_schedule remove_schedule enqueue_one write_audit"
 )
 USED_BY = {
-    "writer": "enqueue enqueue_one enqueue_new find_committed get_job surroundings limits_around once find_once "
+    "writer": "enqueue enqueue_one enqueue_new enqueue_keyed enqueue_new_keyed take_place "
+    "find_committed get_job surroundings limits_around once find_once "
     "keep_once look_at_members open_join",
     "coalescer": "enqueue_subjects supersede replace",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
