@@ -63,7 +63,7 @@ demo: $(READY) ## Run the worked example for real: crash a consumer, restart the
 
 .PHONY: test
 test: $(READY) ## Run the tests; TEST_ARGS goes to pytest
-	@$(BIN)/python -m pytest -n $(WORKERS) $(TEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TEST_ARGS)
 
 .PHONY: soak
 soak: $(READY) ## Run the tests that take minutes each, such as a job that outlives the broker's patience
@@ -104,7 +104,7 @@ scale: $(READY) ## Read a million ended jobs, and claim beside their purge, agai
 
 .PHONY: secrets
 secrets: $(READY) ## Run all tests, and search everything that comes out of them for the secrets that they plant
-	@PYTHONPATH=tests $(BIN)/python -m pytest -p planted.watch -n $(WORKERS) $(TEST_ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m pytest -p planted.watch -n $(WORKERS) --dist worksteal $(TEST_ARGS)
 
 # Each writes its figures into docs/ and ends with 1 if a must is missed. BENCH_ARGS='--quick' tries one out.
 .PHONY: bench

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from outbox.servers import NoServer
 from support.database import Database, cloned
-from support.servers import RemoteServers, RunServers, ServerDesk
+from support.servers import RemoteServers, RunServers, ServerDesk, Template
 
 _SERVERS = pytest.StashKey[RunServers | RemoteServers]()
 _DESK = pytest.StashKey[ServerDesk]()
@@ -104,10 +104,24 @@ def rabbitmq_server(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture(scope="session")
+def template(request: pytest.FixtureRequest, postgres_server: str) -> Template:
+    """Return the run's migrated database, which is only cloned."""
+    found: Template = request.config.stash[_SERVERS].get("template")
+    return found
+
+
 @pytest.fixture
-def database(request: pytest.FixtureRequest, postgres_server: str) -> Iterator[Database]:
+def database(template: Template) -> Iterator[Database]:
     """Yield a fresh migrated database of this test's own."""
-    with cloned(request.config.stash[_SERVERS].get("template")) as database:
+    with cloned(template) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def shared_database(template: Template) -> Iterator[Database]:
+    """Yield a migrated database for tests that commit nothing: each rolls back what it does."""
+    with cloned(template) as database:
         yield database
 
 

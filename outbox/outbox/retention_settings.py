@@ -47,7 +47,7 @@ Keep = Annotated[timedelta | None, BeforeValidator(keep_of)]
 class KindRetention(BaseModel):
     """How long the ended jobs of one kind are kept. What is not set here is as for all kinds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     succeeded: Keep = None
     """How long the row of a succeeded job is kept, with its history. 1h to 36500d, or never."""

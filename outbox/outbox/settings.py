@@ -44,7 +44,7 @@ Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 class _Section(BaseModel):
     # Without hide_input_in_errors a validation error repeats the secret that it is about.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class RelaySettings(_Section):

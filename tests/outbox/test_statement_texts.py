@@ -152,17 +152,18 @@ def test_every_table_is_qualified(name: str) -> None:
 @pytest.mark.parametrize(
     "name", sorted(FILES.keys() - {"enqueue", "enqueue_one", "enqueue_subjects", "once"})
 )  # their text is what every writer test sends
-def test_every_statement_runs_without_a_search_path(database: Database, name: str) -> None:
+def test_every_statement_runs_without_a_search_path(shared_database: Database, name: str) -> None:
     """The texts are valid SQL with nothing but `{schema}` to find the tables by."""
-    text = database.statements.for_psycopg(name)
+    text = shared_database.statements.for_psycopg(name)
     parameters = dict.fromkeys(re.findall(r"%\((\w+)\)s", text))
-    with database.connect(autocommit=False) as connection:
+    with shared_database.connect(autocommit=False) as connection:
         connection.execute("SET search_path = pg_catalog")
         with connection.cursor() as cursor:
             try:
                 cursor.execute(text, parameters)
             except psycopg.errors.NotNullViolation:
                 assert name in NEEDY
+        connection.rollback()
 
 
 @pytest.mark.parametrize("schema", HOSTILE)

@@ -22,15 +22,15 @@ from outbox.migrations.describe import describe
 from outbox.migrations.description import _packaged, expected_revision, table_names
 from outbox.servers import postgres
 from outbox.servers.found import Source
+from support.database import Database
 
 from .conftest import NEWEST, NEXT, engine_for, scratch
 
 
 @pytest.fixture
-def installed(engine: Engine) -> Iterator[Connection]:
-    """Give a connection to a database with a fresh installation, whose changes are rolled back."""
-    upgrade_database(engine)
-    with engine.connect() as connection:
+def installed(shared_database: Database) -> Iterator[Connection]:
+    """Give a connection to a database with an installation, whose changes are rolled back."""
+    with engine_for(shared_database.url).connect() as connection:
         yield connection
 
 
