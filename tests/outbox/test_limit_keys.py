@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
+from outbox import enqueue
 from outbox.dead_letters import discard
 from outbox.ending import Failure, complete, fail, retry
 from outbox.link import Link
@@ -76,3 +77,32 @@ def test_a_blocking_failure_holds_its_key_until_a_person_decides(database: Datab
     with database.engine(poolclass=sa.NullPool).begin() as connection:
         discard(connection, [jobs[0]], by="ada", reason="it is done by hand")
     assert go(link) == [jobs[1]]
+
+
+class About(Keyed):
+    """One of a key at once, and each about something."""
+
+    about: str = "doc"
+
+    def subject_key(self) -> str:
+        """Return what it is about."""
+        return self.about
+
+
+def test_a_superseded_job_leaves_its_key_and_a_replaced_one_changes_it(database: Database, link: Link) -> None:
+    """The slot of a job that was hinted goes to the newer one; one that was set aside goes by its new key."""
+    first, aside = submit(database, payloads=[About(key="a"), About(key="b")])
+    assert go(link) == [first]
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        newer = enqueue(connection, About(key="c"), supersedes=True)
+    assert {*newer.superseded} == {first, aside}
+    assert go(link) == [newer.id]
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        other = enqueue(connection, About(key="d", about="else"))
+    assert go(link) == []
+    assert places(database) == {"released": 1, "aside": 1}
+    for on, gone in (("account 1", []), ("account 2", [other.id]), (None, [other.id])):
+        with database.engine(poolclass=sa.NullPool).begin() as connection:
+            edit = About(key="d", about="else", on=on, body=on)
+            assert enqueue(connection, edit, replace="earliest").replaced
+        assert go(link) == gone

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from outbox import RedriveRefused, cancel, enqueue, pause, redrive, resume
+from outbox import LogicalKeyConflict, RedriveRefused, cancel, enqueue, pause, redrive, resume
 from outbox.ending import Failure, complete, fail, hand_back, outcomes, retry
 from outbox.keeping import expire_deadlines, recover_leases
 from outbox.leasing import Lease, heartbeat
@@ -21,6 +21,7 @@ from outbox.pause_keeping import ASIDE, PauseKeeper
 from outbox.relaying import ReleasedHint, recover_hints, release, unrelease
 from outbox_schemas import TRANSITIONS, Event, JobState
 from support.database import Database
+from support.edits import Edit
 from support.invariants import check_invariants
 from support.jobs import ABILITIES, BROKEN, LEASE_S, MAX_ATTEMPTS, Note, take
 
@@ -51,6 +52,8 @@ class Expected:
     releases: int = 0
     token: UUID | None = None
     expires: float = 0
+    key: str = ""
+    about: str | None = None
 
     def moved(self, event: Event, state: JobState, **changes: Any) -> Expected:
         """Return the job after an event; an illegal move fails the model itself."""
@@ -122,19 +125,51 @@ class Installation(RuleBasedStateMachine):
         delay=st.sampled_from([0, 0, 5, 30]),
         deadline=st.sampled_from([None, None, 40, 90]),
         limit=st.sampled_from([None, 1, 2]),
+        about=st.sampled_from([None, "a", "b"]),
+        supersedes=st.booleans(),
     )
-    def submit(self, delay: int, deadline: int | None, limit: int | None) -> None:
-        """Write a job, due now or later."""
-        run_at, end = self.now + delay, None if deadline is None else self.now + deadline
+    def submit(self, delay: int, deadline: int | None, limit: int | None, about: str | None, supersedes: bool) -> None:
+        """Write a job, due now or later; if asked, in the place of those that wait and are about the same."""
+        run_at, end, key = self.now + delay, None if deadline is None else self.now + deadline, str(next(self.keys))
+        waiting = {one for one, job in self.jobs.items() if job.about == about and job.state is JobState.READY}
+        supersedes = supersedes and about is not None
         with self.engine.begin() as connection:
             ref = enqueue(
                 connection,
-                Note(key=str(next(self.keys))),
+                Edit(key=key, about=about),
+                supersedes=supersedes,
                 run_at=self.instant(run_at),
                 deadline=None if end is None else self.instant(end),
                 max_attempts=limit,
             )
-        self.jobs[ref.id] = Expected(run_at=run_at, due=run_at, deadline=end, limit=limit)
+        assert {*ref.superseded} == (waiting if supersedes else set())
+        for job_id in ref.superseded:
+            self.jobs[job_id] = self.jobs[job_id].moved(Event.SUPERSEDE, JobState.CANCELLED)
+        self.jobs[ref.id] = Expected(run_at=run_at, due=run_at, deadline=end, limit=limit, key=key, about=about)
+
+    @precondition(lambda self: self.jobs)
+    @rule(
+        data=st.data(),
+        word=st.sampled_from(["earliest", "latest"]),
+        delay=st.sampled_from([-20, 0, 20, 90]),
+        about=st.sampled_from([None, "a", "b"]),
+    )
+    def replace_arguments(self, data: st.DataObject, word: Any, delay: int, about: str | None) -> None:
+        """Give a job other arguments and another time, whatever its state: it takes them before its first attempt."""
+        (job_id,) = self.pick(data, self.jobs)[:1]
+        job, at = self.jobs[job_id], self.now + delay
+        edit = Edit(key=job.key, about=about, body=next(self.keys))
+        with self.engine.begin() as connection:
+            if job.state is not JobState.READY or job.attempts:
+                with pytest.raises(LogicalKeyConflict):
+                    enqueue(connection, edit, replace=word, run_at=self.instant(at))
+                return
+            assert enqueue(connection, edit, replace=word, run_at=self.instant(at)).replaced
+        if job.deadline is None or at < job.deadline:
+            job = replace(job, run_at=min(job.run_at, at) if word == "earliest" else max(job.run_at, at))
+        releases = max(job.releases - (job.phase == "released"), 0)
+        due = AWAY if job.due == AWAY else job.run_at
+        self.jobs[job_id] = replace(job, about=about, phase="owed", due=due, releases=releases)
 
     def instant(self, second: float) -> Any:
         """Return the database's instant of a second of the model."""
