@@ -130,6 +130,8 @@ def _queue_full(error: Any) -> Meaning:
 
 
 _RULES: dict[str, Rule] = {
+    # A call that is declared wrongly (an effect's `on_uncertain`, say) is so until it is deployed anew.
+    "outbox_schemas.HandlerError": _terminal("handler_misdeclared"),
     "outbox_schemas.RefMismatch": _terminal("ref_mismatch"),
     "outbox_schemas.RefCutShort": _retryable("ref_cut_short"),
     "outbox_schemas.SealBroken": _terminal("seal_broken"),

@@ -131,7 +131,10 @@ class RedriveOperation:
 
 @dataclass(frozen=True, slots=True)
 class RedriveItem:
-    """One job of a redrive: the code that it had failed with, what has become of it, and why it was refused."""
+    """One job of a redrive: the code that it had failed with, what has become of it, and why it was refused.
+
+    `state` is `untouched` where the redrive is over (stopped, aborted) and has not come to the job: nothing waits then.
+    """
 
     job_id: UUID
     kind: str

@@ -111,10 +111,12 @@ class Trouble:
         facts: dict[str, Any] = {"loop": self._loop, "reason": reason_of(error), "attempts": self._backoff.failures}
         if fault is Fault.REFUSED:
             facts["remedy"] = _REMEDY
-        # One missing table or right must not hide another; a connection's error may hold a port that changes.
+        # One missing right must not hide another, and a connection's error may hold a port that changes. Tables of
+        # another version are one fault, whichever each loop misses: one command mends them all.
         primary = origin.diag.message_primary if isinstance(origin, psycopg.Error) else None
+        key = fault.value if fault is Fault.TABLES else f"{fault.value}: {primary}"
         level = logging.WARNING if fault is Fault.AWAY else logging.ERROR
-        return self._limited.log(level, fault.value, key=f"{fault.value}: {primary}", **facts)
+        return self._limited.log(level, fault.value, key=key, **facts)
 
 
 @cache

@@ -115,6 +115,21 @@ def test_a_reconciler_that_can_not_tell_sends_nothing(
     assert desk.database.rows(ROW)[0][0] == "uncertain"
 
 
+@BOTH
+def test_a_misdeclared_effect_fails_its_job_at_once(desk: Desk, kind: str) -> None:
+    """A misspelt policy is the same in each attempt: nothing is sent, no retry is burnt, and the code says it."""
+    provider = Provider("never")
+
+    def act(effect: Any, _job: Any) -> None:
+        effect("charge", {}, send=provider.send, on_uncertain="resent")
+
+    job_id = run_one(desk, calling(kind, act), "failed")
+    assert desk.outcomes(job_id) == ["failed"]
+    error_class, code, message = desk.last_error(job_id)
+    assert (error_class, code, "on_uncertain" in message) == ("terminal", "handler_misdeclared", True)
+    assert provider.keys == []
+
+
 def test_resend_sends_again_under_the_same_key(desk: Desk) -> None:
     """Duplicates are better than silence: the other side may tell them apart by the key."""
     provider = Provider(TimeoutError(), "done")

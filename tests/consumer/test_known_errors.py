@@ -26,7 +26,7 @@ from outbox_consumer import ThrottledError
 from outbox_consumer.failures import error_class
 from outbox_consumer.http_errors import http_error, retry_after_s
 from outbox_consumer.known_errors import KNOWN, known_error
-from outbox_schemas import QueueFull, SealBroken
+from outbox_schemas import HandlerError, QueueFull, SealBroken
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "failures.md"
 REQUEST = httpx.Request("GET", "https://example.org/")
@@ -80,6 +80,7 @@ CASES: list[tuple[BaseException, str | None]] = [
     (FileNotFoundError("x"), None),
     (ssl.SSLError("handshake"), "retryable tls"),
     (UNVERIFIED, "terminal tls_certificate"),
+    (HandlerError("on_uncertain"), "terminal handler_misdeclared"),
     (SealBroken("checkpoint"), "terminal seal_broken"),
     (
         QueueFull(

@@ -130,6 +130,17 @@ def test_a_waiting_job_past_its_deadline_fails(database: Database, link: Link) -
     assert look(database, other).state is JobState.READY
 
 
+def test_a_deadline_that_has_passed_is_taken_and_fails_the_job(database: Database, link: Link) -> None:
+    """The database's clock decides it, once the job is written: a late repeat of a submission still finds its job."""
+    passed = database.clock.now() - timedelta(days=1)
+    (job_id,) = submit(database, payloads=[Note(key="a")], deadline=passed)
+    assert submit(database, payloads=[Note(key="a")], deadline=passed) == [job_id]
+    assert expire_deadlines(link) == [job_id]
+    error = look(database, job_id).last_error
+    assert error is not None
+    assert error.code == "deadline_exceeded"
+
+
 def test_a_running_job_outlives_its_deadline_but_is_not_tried_again(database: Database, link: Link) -> None:
     """A lease that runs over the deadline may still succeed; a retry past it fails."""
     database.clock.stop()

@@ -82,6 +82,8 @@ def test_a_canary_that_fails_as_before_stops_the_rest(database: Database, link: 
     assert database.rows("SELECT actor, reason FROM {s}.audit WHERE action = 'redrive.stop'") == [
         ("outbox relay", "2 of the canaries failed as before")
     ]
+    assert sorted(item.state for item in list_items(link, operation)) == ["failed"] * 2 + ["untouched"] * 8
+    assert database.count("redrive_items WHERE state = 'waiting'") == 8  # the stored words stay
     database.clock.advance(600)
     assert turn(link) is None
     begin(engine, rate=1)  # what is left can be redriven anew
@@ -125,6 +127,7 @@ def test_pause_resume_and_abort(database: Database, link: Link, engine: sa.Engin
             steer_redrive(connection, operation, action, by="me", reason=f"to {action}")
 
     steer("pause")
+    assert [item.state for item in list_items(link, operation)].count("waiting") == 5
     database.clock.advance(60)
     assert turn(link) is None
     with pytest.raises(RedriveRefused, match="is paused"):
@@ -137,6 +140,7 @@ def test_pause_resume_and_abort(database: Database, link: Link, engine: sa.Engin
     database.clock.advance(60)
     assert turn(link) is None
     assert read_redrive(link, operation).state == "aborted"
+    assert [item.state for item in list_items(link, operation)].count("untouched") == 4
     with pytest.raises(RedriveRefused, match="is aborted"):
         steer("resume")
     assert database.count("jobs WHERE state = 'ready'") == 2

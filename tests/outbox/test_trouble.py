@@ -114,6 +114,18 @@ def test_loops_share_the_limit_on_lines(logger: str, caplog: pytest.LogCaptureFi
     assert [record.getMessage() for record in caplog.records] == [Fault.AWAY.value, Fault.RIGHTS.value, AGAIN]
 
 
+def test_tables_of_another_version_are_one_fault(
+    database: Database, logger: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the upgrade each loop misses something else, and all are told in one line, which names the remedy."""
+    for name in ("jobs", "outbox", "processes", "pauses"):
+        with psycopg.connect(database.url) as connection, pytest.raises(psycopg.Error) as caught:
+            connection.execute(sql.SQL("SELECT 1 FROM not_there.{}").format(sql.Identifier(name)))
+        Trouble(name, 1, logger=logger).report(caught.value)
+    assert [record.getMessage() for record in caplog.records] == [Fault.TABLES.value]
+    assert "outbox db upgrade" in Fault.TABLES.value
+
+
 def test_pauses_grow_and_start_anew(logger: str) -> None:
     """The pause grows up to its bound, and is short again after a success."""
     loop = Trouble("loop", 5, logger=logger)

@@ -26,6 +26,11 @@ __all__ = ["effects"]
 _LINE = 300
 _RESULT_CHARACTERS = 1_000_000
 _NONE: Any = object()
+# The job may have run before anybody could give it later.
+_RESULT_NEEDED = (
+    "--redrive of a confirmed effect needs --result-file: the job runs at once, with what stands there as the result "
+    "(null where it needs none). Without --redrive the result can be given later"
+)
 _OPEN = [EffectState.PENDING.value, EffectState.UNCERTAIN.value]
 
 
@@ -100,10 +105,12 @@ def resolve_command(settings: Settings, /, job_id: UUID, name: str, *, again: bo
     """Settle an effect that is pending or uncertain, of a job that doesn't run.
 
     Confirmed: it is never sent again. Not done: the next attempt sends it. A failed job stays failed until it is
-    redriven, here with --redrive. Exit code 1: no such effect, or it can't be resolved now, or its job can't be
-    redriven; then nothing is changed.
+    redriven, here with --redrive; a confirmed effect then needs its result. Exit code 1: no such effect, or it can't
+    be resolved now, or its job can't be redriven; then nothing is changed.
     """
     without = told["result"] is _NONE and told["outcome"] == "confirmed"
+    if without and again:
+        raise click.UsageError(_RESULT_NEEDED)
     if told["result"] is _NONE:
         del told["result"]
     use_file(settings.keys_file)

@@ -173,8 +173,7 @@ def _job_lines(
         "key": job.logical_key,
         "tenant": job.tenant,
         "queue": f"{job.queue} (priority {job.priority})",
-        "attempts": f"{job.attempt_count} of {job.max_attempts or 'as many as its handler allows'}"
-        + (f", {job.uncharged_attempts} of them uncharged" if job.uncharged_attempts else ""),
+        "attempts": _attempts(job),
         "created": instant(job.created_at),
         "run at": _start(job),
         "deadline": instant(job.deadline_at),
@@ -213,6 +212,19 @@ def _payload_lines(shown: dict[str, object]) -> Iterator[str]:
         text = json.dumps(shown["payload"], indent=2, ensure_ascii=False)
         for line in ["payload:", *text.splitlines()[:PAYLOAD_LINES]]:
             yield line[: len(line) - len(line.lstrip())] + masked_line(line, MESSAGE_LIMIT)
+
+
+def _attempts(job: JobView) -> str:
+    """Return how many attempts there were, out of how many. A redrive begins a new budget: those before it are told
+    apart, charged as they were to an older one.
+    """
+    before = job.budget_start
+    text = f"{job.attempt_count - before} of {job.max_attempts or 'as many as its handler allows'}"
+    if before:
+        text += " since its last redrive"
+    if job.uncharged_attempts > before:
+        text += f", {job.uncharged_attempts - before} of them uncharged"
+    return text + (f"; {before} before it" if before else "")
 
 
 def _start(job: JobView) -> str:

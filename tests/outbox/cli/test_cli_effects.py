@@ -105,6 +105,20 @@ def test_a_result_that_was_left_out_is_told_of(run: Any, job: UUID, result: Any)
     assert (code, "None" in shown) == (0, False)
 
 
+def test_a_redrive_leaves_no_time_to_give_the_result_later(
+    run: Any, job: UUID, database: Database, result: Any
+) -> None:
+    """Confirmed and put back at once, it has to be said what the job gets, and be it nothing; else nothing changes."""
+    given = ("effects", "resolve", str(job), "charge", "--as", "confirmed", "--redrive", *WHO)
+    code, _, errors = run(*given)
+    assert (code, "--result-file" in errors, "null" in errors) == (2, True, True)
+    assert database.value("SELECT state FROM {s}.effects WHERE name = 'charge'") == "uncertain"
+    assert run(*given, "--result-file", result("null"))[:2] == (
+        0,
+        f"effect charge of job {job} is confirmed; the job is ready\n",
+    )
+
+
 class SealedNote(Note):
     """The same kind, sealed."""
 

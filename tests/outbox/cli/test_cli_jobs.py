@@ -18,6 +18,7 @@ from outbox.leasing import Ability
 from outbox.presence import Presence, Role
 from outbox.writer import enqueue
 from outbox_schemas import Payload
+from support.database import Database
 
 
 class Probe(Payload):
@@ -74,6 +75,20 @@ def test_list_filters_and_limits(run: Any, engine: Engine) -> None:
 def test_list_refuses_nonsense(run: Any, arguments: list[str]) -> None:
     """A wrong filter is a usage error."""
     assert run("jobs", "list", *arguments)[0] == 2
+
+
+def test_show_counts_the_attempts_of_each_budget(run: Any, engine: Engine, database: Database) -> None:
+    """What was charged to the budget before a redrive is told apart from what the last one has used up."""
+    job_id = submit(engine, "k", max_attempts=5)
+    for count, uncharged, before, text in (
+        (3, 1, 0, "3 of 5, 1 of them uncharged"),
+        (2, 1, 1, "1 of 5 since its last redrive; 1 before it"),
+        (4, 2, 1, "3 of 5 since its last redrive, 1 of them uncharged; 1 before it"),
+    ):
+        database.rows("SET session_replication_role = replica")  # no such moves are legal
+        change = "UPDATE {s}.jobs SET attempt_count = %s, uncharged_attempts = %s, budget_start = %s"
+        database.rows(change, count, uncharged, before)
+        assert f"attempts:    {text}\n" in run("jobs", "show", str(job_id))[1]
 
 
 def test_show_tells_what_a_job_waits_for(run: Any, engine: Engine) -> None:
