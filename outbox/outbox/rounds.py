@@ -34,6 +34,8 @@ class Line:
     """What is remembered of a queue's tenants. All of it may be forgotten: then the round begins anywhere."""
 
     turn: Turn = field(default_factory=Turn)
+    many: bool = False
+    """Whether the last visit did not see all tenants: then each has one turn, and a look at its first job will do."""
     cadence: Cadence = field(default_factory=Cadence)
     floors: Floors = field(default_factory=Floors)
 
@@ -103,7 +105,7 @@ def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | 
     """
     taken: list[ReleasedHint] = []
     held = False
-    most = min(max(2 * room, FEWEST_VISITS), MOST_VISITS)
+    most = _enough(room)
     for _ in range(VISITS):
         left = _room(room - len(taken), allowed)
         if left < 1:
@@ -125,7 +127,9 @@ def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | 
         asked_for = sum(shares.counts)
         if seen.whole and (not rows or (asked_for < left and len(rows) >= asked_for)):
             break
-        most = MOST_VISITS
+        # Where few of them had something due, the next visit goes as far as one may.
+        idle = sum(one.due > 0 for one in visited) < len(visited) - 1
+        most = MOST_VISITS if idle else _enough(left - len(rows))
     return Served(taken, held=held and len(taken) < room, alone=False)
 
 
@@ -140,12 +144,17 @@ def take_from(allowed: Allowance, rows: Sequence[Any]) -> None:
         allowed.take(Counter(row[3] for row in rows), _EPOCH + timedelta(microseconds=rows[0][4]))
 
 
+def _enough(room: int) -> int:
+    """Return how many tenants to visit: one for each job that there is room for, and the one that has had its turn."""
+    return min(max(room + 1, FEWEST_VISITS), MOST_VISITS)
+
+
 def _room(room: int, allowed: Allowance | None) -> int:
     return room if allowed is None else int(min(room, allowed.room))
 
 
 def _visit(link: Link, line: Line, asked: Asked, most: int, room: int) -> _Seen:
-    depth = min(max(DEPTH_TOTAL // most, 1), room)
+    depth = 1 if line.many else min(max(DEPTH_TOTAL // most, 1), room)
     if line.cadence.due:
         line.floors.forget()
         with line.cadence.full_look():
@@ -158,9 +167,10 @@ def _visit(link: Link, line: Line, asked: Asked, most: int, room: int) -> _Seen:
         for row in rows:
             if row.first_due:
                 line.floors.of(row.tenant).learn(row.instant, _place(row), None)
+    line.many = len(rows) >= most
     visited = [Visited(row.tenant, row.weight, room if row.shown >= depth else row.shown) for row in rows]
     uses = {row.tenant: use_of(row) for row in rows} if asked.governed else {}
-    return _Seen(visited, [_place(row) or BEGINNING for row in rows], uses, len(rows) < most)
+    return _Seen(visited, [_place(row) or BEGINNING for row in rows], uses, not line.many)
 
 
 def _look(link: Link, line: Line, asked: Asked, most: int, depth: int) -> list[Any]:
