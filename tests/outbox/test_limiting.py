@@ -155,6 +155,15 @@ def test_the_wait_is_until_the_next_token() -> None:
     assert allowed.wait_s == pytest.approx(0.075)
 
 
+def test_a_full_bucket_keeps_no_credit_for_a_slow_release() -> None:
+    """What goes out some time after the look leaves what the bucket holds then, not what it would have held."""
+    allowed = Allowance(Rule(None, 10.0, 5), Rule(None, 1.0, 3), Tokens(), {}, NOW)
+    allowed.take({"a": 2}, NOW + timedelta(seconds=1))
+    assert (allowed.left, allowed.left_of_tenants) == (3.0, {"a": 1.0})
+    allowed.take({"a": 1}, NOW + timedelta(seconds=1.5))
+    assert (allowed.left, allowed.left_of_tenants) == (4.0, {"a": 0.5})
+
+
 def test_a_full_tenant_is_named_so_that_a_look_can_pass_it_over() -> None:
     """It is known from what runs already, and from what has just gone out."""
     allowed = Allowance(Rule(), Rule(2), Tokens(), {"a": Use(0, 2)}, NOW)
