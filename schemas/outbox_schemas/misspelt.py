@@ -28,11 +28,22 @@ def misspelt(cls: type, base: type) -> tuple[str, str] | None:
         if isinstance(value, property):
             continue
         if callable(value) or isinstance(value, classmethod | staticmethod):
-            near = get_close_matches(name, methods, n=1, cutoff=_NEAR_METHOD)
-            if near and not name.startswith(near[0]):
-                return name, near[0]
-        elif near := get_close_matches(name, settings, n=1, cutoff=_NEAR_SETTING):
-            return name, near[0]
+            near = _near(name, methods, _NEAR_METHOD)
+            if near is not None and not name.startswith(near):
+                return name, near
+        elif (near := _near(name, settings, _NEAR_SETTING)) is not None:
+            return name, near
+    return None
+
+
+def _near(name: str, known: Iterable[str], cutoff: float) -> str | None:
+    """Return the known name that is most alike. A slip is seldom in a word's first letter: `object_key` is none for
+    `subject_key`.
+    """
+    for found in get_close_matches(name, known, n=3, cutoff=cutoff):
+        ours, theirs = name.split("_"), found.split("_")
+        if len(ours) != len(theirs) or all(one[:1] == other[:1] for one, other in zip(ours, theirs, strict=True)):
+            return found
     return None
 
 

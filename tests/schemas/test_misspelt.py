@@ -28,6 +28,10 @@ class Parcel(Payload):
         """Begin like a method of the base class."""
         return ""
 
+    def object_key(self) -> str:
+        """Be like a method of the base class, but for a word that is another."""
+        return ""
+
     @property
     def link(self) -> str:
         """Be one letter short of a method of the base class, and no method."""
