@@ -29,7 +29,7 @@ def explain(target: Target, job_id: UUID, *, schema: str | None = None) -> Expla
 
     Processes are known by the sign of life that each gives every ten seconds; one that ended badly is forgotten a
     minute later. The caller needs SELECT on `jobs`, `outbox`, `effects`, `processes`, `joins`, `join_members`,
-    `redrive_items`, `redrive_operations`, `dead_letters`, `pauses`, `queue_limits` and `tenant_limits`.
+    `attempts`, `redrive_items`, `redrive_operations`, `dead_letters`, `pauses`, `queue_limits` and `tenant_limits`.
 
     Raises:
         JobNotFound: no job has this id.
@@ -53,18 +53,30 @@ def _explained(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -
         "surroundings", of_job | {"live_s": LIVE_S, "ahead_limit": AHEAD_LIMIT, "members_shown": _MEMBERS_SHOWN}
     )[0]
     awaited = None if row.awaited is None else AwaitedSet.model_validate_json(row.awaited)
-    effects, redrive = tuple(row.open_effects), None if row.redrive is None else (row.redrive[0], row.redrive[1])
-    discarded = None if row.discarded is None else _discarded(*json.loads(row.discarded))
-    pauses = _pauses(row.pauses)
+    redrive = None if row.redrive is None else _dated(*json.loads(row.redrive))
+    discarded = None if row.discarded is None else _dated(*json.loads(row.discarded))
     limits = limits_around(read("limits_around", {"queue": job.queue, "tenant": job.tenant}))
     around = Surroundings(
-        row.now, row.relays, row.consumers, row.able, row.ahead, effects, awaited, redrive, pauses, limits, discarded
+        row.now,
+        row.relays,
+        row.consumers,
+        row.able,
+        row.ahead,
+        open_effects=tuple(row.open_effects),
+        awaited=awaited,
+        redrive=redrive,
+        pauses=_pauses(row.pauses),
+        limits=limits,
+        discarded=discarded,
+        attempt_ended_at=row.attempt_ended_at,
+        relay_seen_at=row.relay_seen_at,
+        able_seen_at=row.able_seen_at,
     )
     return explanation_of(job, around)
 
 
-def _discarded(by: str, reason: str, at: str) -> tuple[str, str, datetime]:
-    return by, reason, datetime.fromisoformat(at)
+def _dated(first: str, second: str, at: str) -> tuple[str, str, datetime]:
+    return first, second, datetime.fromisoformat(at)
 
 
 def _pauses(text: str) -> tuple[Pause, ...]:

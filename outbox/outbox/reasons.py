@@ -64,11 +64,14 @@ class Surroundings:
         able: those of them that work for the job's queue and run its kind and version.
         ahead: due hints that stand before its own in its queue, counted up to `AHEAD_LIMIT`.
         open_effects: its effects that are not confirmed.
-        redrive: id and state of the redrive that it waits in.
+        redrive: id and state of the redrive that it waits in, and when that began.
         awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
         pauses: those in force that hold it, the widest first.
         limits: what its queue's limits leave to it; None where there are none.
         discarded: who has closed its dead letter, why, and when.
+        attempt_ended_at: when its last attempt ended.
+        relay_seen_at, able_seen_at: the last sign of any relay, and of any consumer that could run it, as far as these
+            are on record still.
     """
 
     now: datetime
@@ -78,10 +81,13 @@ class Surroundings:
     ahead: int = 0
     open_effects: tuple[str, ...] = ()
     awaited: AwaitedSet | None = None
-    redrive: tuple[str, str] | None = None
+    redrive: tuple[str, str, datetime] | None = None
     pauses: tuple[Pause, ...] = ()
     limits: LimitsAround | None = None
     discarded: tuple[str, str, datetime] | None = None
+    attempt_ended_at: datetime | None = None
+    relay_seen_at: datetime | None = None
+    able_seen_at: datetime | None = None
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:
@@ -98,8 +104,8 @@ def _findings(job: JobView, around: Surroundings) -> Iterator[Finding]:
         yield _finding(Reason.STATE_UNKNOWN, text)
     elif job.state in ENDED:
         if around.redrive is not None and job.state is not JobState.SUCCEEDED:
-            text = "its turn in redrive {} ({})".format(*around.redrive)
-            yield _finding(Reason.REDRIVE_WAITS, text)
+            operation, state, begun_at = around.redrive
+            yield _finding(Reason.REDRIVE_WAITS, f"its turn in redrive {operation} ({state})", since=begun_at)
         yield _ended(job, around)
     elif job.owed is None:
         text = "nothing, which is a defect: it has not ended and yet has no outbox row"
@@ -145,7 +151,7 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
     if job.deadline_at is not None and job.deadline_at <= now:
         text = f"the relay: its deadline passed {span(_seconds(job.deadline_at, now))} ago, so it fails next"
         yield _finding(Reason.DEADLINE_PASSED, text, since=job.deadline_at)
-        yield from _no_relay(around)
+        yield from _no_relay(job, around)
         return
     yield from _paused(owed, around)
     # No hint of it goes out before it is resumed, so whose turn it would be says nothing.
@@ -156,7 +162,7 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
         if _due_at(owed) >= HELD:
             yield from _held(job, around.awaited)
         else:
-            yield _put_off(job, owed, now)
+            yield _put_off(job, owed, around)
         if owed.last_error in {NO_HANDLER, UNKNOWN_KEY}:
             yield from _no_consumer(job, around)
     else:
@@ -199,7 +205,8 @@ def _counted(count: int) -> str:
     return f"{count} or more" if count >= AHEAD_LIMIT else str(count)
 
 
-def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
+def _put_off(job: JobView, owed: OwedView, around: Surroundings) -> Finding:
+    now = around.now
     ahead, until = span(_seconds(now, _due_at(owed))), _due_at(owed)
     reason = _reason(owed)
     if _start_of(job) >= _due_at(owed) and owed.last_error not in {NO_HANDLER, UNKNOWN_KEY}:
@@ -207,7 +214,7 @@ def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
     if reason is None and job.attempt_count and _start_of(job) > now:
         error = "" if job.last_error is None else f" (it ended with {printable(job.last_error.code)})"
         text = f"its next try: attempt {job.attempt_count} is over{error}, tried again in {ahead}"
-        return _finding(Reason.RETRY_WAITS, text, until=until)
+        return _finding(Reason.RETRY_WAITS, text, since=around.attempt_ended_at, until=until)
     if reason is None:
         text = f"its time: ready, due in {ahead}"
         return _finding(Reason.NOT_DUE, text, since=job.created_at, until=until)
@@ -219,7 +226,9 @@ def _put_off(job: JobView, owed: OwedView, now: datetime) -> Finding:
         code, who = Reason.KEY_UNKNOWN, "a consumer that has its key"
     else:  # of a mended row, for example, or from a newer release: nobody here knows whose refusal it was, if any
         code, who = Reason.NOT_DUE, "its time"
-    return _finding(code, f"{who}: {reason}; offered again in {ahead}", until=until)
+    # A refusal answers the hint that went out last, and comes with it or soon after.
+    since = None if code is Reason.NOT_DUE else owed.released_at
+    return _finding(code, f"{who}: {reason}; offered again in {ahead}", since=since, until=until)
 
 
 def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
@@ -232,7 +241,7 @@ def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding
         yield _finding(code, text + _before(owed), since=_due_at(owed), until=until)
     late_s = _seconds(_due_at(owed), around.now)
     if late_s > _PROMPT_S:
-        yield from _no_relay(around)
+        yield from _no_relay(job, around)
     text = f"the relay: owed, a hint goes out next (due for {span(late_s)})"
     if around.ahead:
         many = f"{around.ahead} or more" if around.ahead >= AHEAD_LIMIT else str(around.ahead)
@@ -268,7 +277,7 @@ def _leased(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Find
     text = f"the relay: the lease of {who} expired {span(_seconds(expires, now))} ago, so the job is given back next"
     yield _finding(Reason.LEASE_EXPIRED, text, since=expires)
     if not around.consumers:
-        yield from _no_relay(around)
+        yield from _no_relay(job, around)
 
 
 def _deadline(job: JobView, owed: OwedView, now: datetime) -> Iterator[Finding]:
@@ -294,12 +303,18 @@ def _no_consumer(job: JobView, around: Surroundings) -> Iterator[Finding]:
     seen = f"none of the {around.consumers} seen lately" if around.consumers else "none was seen lately that"
     work = f"works for queue {printable(job.queue)} and runs {printable(job.kind)} version {job.version}"
     text = f"a consumer that can run it: {seen} {work}"
-    yield _finding(Reason.NO_CONSUMER, text)
+    yield _finding(Reason.NO_CONSUMER, text, since=_later(around.able_seen_at, job.created_at))
 
 
-def _no_relay(around: Surroundings) -> Iterator[Finding]:
+def _no_relay(job: JobView, around: Surroundings) -> Iterator[Finding]:
     if not around.relays:
-        yield _finding(Reason.NO_RELAY, "a relay: none was seen lately")
+        since = _later(around.relay_seen_at, job.created_at)
+        yield _finding(Reason.NO_RELAY, "a relay: none was seen lately", since=since)
+
+
+def _later(last_sign: datetime | None, created_at: datetime) -> datetime | None:
+    """Return since when the job lacks whom that sign was the last of; None where nobody knows."""
+    return None if last_sign is None else max(last_sign, created_at)
 
 
 def _reason(owed: OwedView) -> str | None:

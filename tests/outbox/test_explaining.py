@@ -65,8 +65,9 @@ def test_waiting_for_a_retry(database: Database, link: Link, still: datetime) ->
     """After a failed attempt it is tried again at a known time."""
     [claimed] = running(database, link)
     retry(link, [(claimed.lease, BROKEN, 40)])
+    database.clock.advance(5)
     found = why(database, claimed.lease.job_id)
-    assert (found.code, found.until) == (Reason.RETRY_WAITS, still + timedelta(seconds=40))
+    assert (found.code, found.since, found.until) == (Reason.RETRY_WAITS, still, still + timedelta(seconds=40))
     assert BROKEN.code in found.text
 
 
@@ -169,9 +170,24 @@ def test_kind_unsupported(database: Database, link: Link, still: datetime) -> No
     [job_id] = submit(database)
     release_all(link)
     refuse(link, [job_id], [Ability("test.other", 1, 9, 1, "h")], pause_s=2, pause_max_s=60)
+    database.clock.advance(1)
     found = why(database, job_id)
     assert codes(found) == [Reason.KIND_UNSUPPORTED, Reason.NO_CONSUMER]
-    assert found.until == still + timedelta(seconds=2)
+    assert (found.since, found.until) == (still, still + timedelta(seconds=2))
+    assert found.also[0].since is None  # nobody who could run it is on record
+
+
+def test_nobody_since(database: Database, link: Link, still: datetime) -> None:
+    """Who is missing is missing since the last sign of one that could, or since there was something to do."""
+    staff(link)
+    [early] = submit(database)
+    database.clock.advance(LIVE_S + 9)
+    [late] = submit(database, payloads=[Note(key="late")])
+    database.clock.advance(9)
+    for job_id, since in ((early, still), (late, still + timedelta(seconds=LIVE_S + 9))):
+        found = why(database, job_id)
+        assert codes(found)[:2] == [Reason.NO_CONSUMER, Reason.NO_RELAY]
+        assert (found.since, found.also[0].since) == (since, since)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +206,10 @@ def test_given_back_with_a_reason(database: Database, link: Link, still: datetim
     staff(link)
     [job_id] = submit(database)
     later = still + timedelta(seconds=8)
-    database.rows("UPDATE {s}.outbox SET last_error = %s, due_at = %s", words, later)
+    database.rows("UPDATE {s}.outbox SET last_error = %s, due_at = %s, released_at = %s", words, later, still)
     found = why(database, job_id)
     assert (codes(found), found.until) == ([code], later)
+    assert found.since == (None if code is Reason.NOT_DUE else still)
 
 
 def test_a_row_that_the_doctor_made_anew(database: Database, still: datetime, engine: sa.Engine) -> None:
@@ -239,6 +256,8 @@ def test_waiting_in_a_redrive(database: Database, link: Link, still: datetime, e
     found = why(database, job_id)
     assert codes(found) == [Reason.REDRIVE_WAITS, Reason.FAILED]
     assert str(done.operation_id) in found.text
+    database.clock.advance(100)
+    assert why(database, job_id).since == still
 
 
 def test_jobs_awaited(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:

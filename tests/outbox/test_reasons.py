@@ -354,7 +354,7 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
     ),
     (
         job(JobState.FAILED),
-        Surroundings(NOW, redrive=("01a2", "paused")),
+        Surroundings(NOW, redrive=("01a2", "paused", NOW)),
         "its turn in redrive 01a2 (paused)",
         [Reason.REDRIVE_WAITS, Reason.FAILED],
     ),
@@ -413,6 +413,23 @@ def test_every_situation_has_its_reasons(
 def test_every_reason_occurs() -> None:
     """No code is there that no situation has."""
     assert {code for *_, codes in SITUATIONS for code in codes} == set(Reason) == set(REMEDIES)
+
+
+def test_what_the_rows_know_is_dated() -> None:
+    """Where its instants are on record, each reason says since when it holds, but for those that the guide names."""
+    known = {"attempt_ended_at": NOW, "relay_seen_at": NOW, "able_seen_at": NOW}
+    undated: dict[Reason, set[str]] = {}
+    for view, around, _, _ in SITUATIONS:
+        row = None if view.owed is None else view.owed.model_copy(update={"released_at": view.owed.released_at or NOW})
+        dates = dict.fromkeys(("finished_at", "cancel_requested_at", "lease_started_at"), NOW)
+        found = explanation_of(view.model_copy(update={"owed": row, **dates}), replace(around, **known))  # type: ignore[arg-type]
+        for one in (found, *found.also):
+            if one.since is None:
+                undated.setdefault(one.code, set()).add(one.text)
+    assert len(undated.pop(Reason.PAUSED)) == len(undated.pop(Reason.NOT_DUE)) == 1  # over; of an unknown release
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
+    never = page.partition("Never have one: ")[2].partition("\n\n")[0]
+    assert set(undated) == set(re.findall(r"`([a-z_]+)`", never)) - {Reason.PAUSED, Reason.NOT_DUE}
 
 
 def test_an_error_s_message_stays_out() -> None:

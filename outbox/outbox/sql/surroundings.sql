@@ -1,8 +1,10 @@
--- Purpose: read what, beside its own rows, decides why one job does not run: the time, who works here, what is paused, its place in its queue's line.
+-- Purpose: read what, beside its own rows, decides why one job does not run, and since when: the time, who works here or did last, what is paused,
+--   the end of its last attempt, its place in its queue's line.
 -- Transition: none
 -- Parameters: job_id, queue, tenant, kind, version (the job's), live_s (how long ago a process's last sign may be), ahead_limit, members_shown (awaited jobs named)
--- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, joins_pkey, join_members_awaited, jobs_pkey for ahead_limit members, redrive_items_job, dead_letters_pkey. The processes and the pauses are read whole.
-SELECT n.now, p.relays, p.consumers, p.able,
+-- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_pkey, joins_pkey, join_members_awaited, jobs_pkey for ahead_limit members, redrive_items_job, dead_letters_pkey, attempts_pkey. The processes and the pauses are read whole.
+SELECT n.now, p.relays, p.consumers, p.able, p.relay_seen_at, p.able_seen_at,
+  (SELECT a.ended_at FROM {schema}.attempts AS a WHERE a.job_id = CAST(:job_id AS uuid) ORDER BY a.number DESC LIMIT 1) AS attempt_ended_at,
   (SELECT count(*) FROM (
     SELECT 1 FROM {schema}.outbox AS o JOIN {schema}.outbox AS mine ON mine.job_id = CAST(:job_id AS uuid) AND mine.phase = 'owed'
     WHERE o.phase = 'owed' AND o.queue = CAST(:queue AS text) AND (o.order_key, o.job_id) < (mine.order_key, mine.job_id)
@@ -27,7 +29,7 @@ SELECT n.now, p.relays, p.consumers, p.able,
       ) AS l
     ) AS c
     WHERE s.job_id = CAST(:job_id AS uuid) AND s.closed_at IS NULL) AS awaited,
-  (SELECT ARRAY[r.id::text, r.state] FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+  (SELECT jsonb_build_array(r.id, r.state, r.created_at)::text FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
     WHERE i.job_id = CAST(:job_id AS uuid) AND i.state = 'waiting' AND r.state IN ('running', 'paused') ORDER BY r.id DESC LIMIT 1) AS redrive,
   (SELECT jsonb_build_array(d.discarded_by, d.discard_reason, d.discarded_at)::text FROM {schema}.dead_letters AS d WHERE d.job_id = CAST(:job_id AS uuid) AND d.discarded_at IS NOT NULL)
     AS discarded,
@@ -36,9 +38,13 @@ SELECT n.now, p.relays, p.consumers, p.able,
     FROM {schema}.pauses AS s WHERE s.resumed_at IS NULL AND s.name = CASE s.scope WHEN 'queue' THEN CAST(:queue AS text)
       WHEN 'kind' THEN CAST(:kind AS text) WHEN 'tenant' THEN CAST(:tenant AS text) ELSE '' END) AS pauses
 FROM (SELECT {schema}.clock() AS now) AS n, LATERAL (
-  SELECT count(*) FILTER (WHERE s.role = 'relay') AS relays, count(*) FILTER (WHERE s.role = 'consumer') AS consumers,
-    count(*) FILTER (WHERE s.role = 'consumer' AND CAST(:queue AS text) = ANY (s.works_for) AND EXISTS (
-      SELECT 1 FROM unnest(s.kinds, s.versions) AS a(kind, version)
-      WHERE a.kind = CAST(:kind AS text) AND a.version = CAST(:version AS integer))) AS able
-  FROM {schema}.processes AS s WHERE s.seen_at > n.now - make_interval(secs => CAST(:live_s AS float8))
+  SELECT count(*) FILTER (WHERE s.role = 'relay' AND s.live) AS relays, count(*) FILTER (WHERE s.role = 'consumer' AND s.live) AS consumers,
+    count(*) FILTER (WHERE s.able AND s.live) AS able,
+    max(s.seen_at) FILTER (WHERE s.role = 'relay') AS relay_seen_at, max(s.seen_at) FILTER (WHERE s.able) AS able_seen_at
+  FROM (
+    SELECT x.role, x.seen_at, x.seen_at > n.now - make_interval(secs => CAST(:live_s AS float8)) AS live,
+      x.role = 'consumer' AND CAST(:queue AS text) = ANY (x.works_for) AND EXISTS (
+        SELECT 1 FROM unnest(x.kinds, x.versions) AS a(kind, version)
+        WHERE a.kind = CAST(:kind AS text) AND a.version = CAST(:version AS integer)) AS able
+    FROM {schema}.processes AS x) AS s
 ) AS p
