@@ -136,11 +136,12 @@ def look_again(link: Link) -> list[Any]:
 
 
 @pytest.mark.parametrize(("scope", "name"), SCOPES)
-def test_a_look_again_heeds_pauses_of_whole_queues(database: Database, link: Link, scope: str, name: str) -> None:
-    """Where the line is known to begin, too, nobody looks into a queue that is paused."""
+def test_looks_heed_pauses_of_whole_queues(database: Database, link: Link, scope: str, name: str) -> None:
+    """Nobody looks into a queue that is paused, where its line is known to begin neither."""
     submit(database)
     stop(database, scope, name)
-    assert bool(look_again(link)) == (scope in ("kind", "tenant"))
+    for found in (look_again(link), due_queues(link, runway=10)):
+        assert bool(found) == (scope in ("kind", "tenant"))
 
 
 @pytest.mark.parametrize(("scope", "name"), SCOPES)
