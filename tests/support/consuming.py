@@ -93,6 +93,17 @@ def async_handler(
     return _made((AsyncHandler,), payload, _declared(declared) | {"handle": run}, apply)
 
 
+def of_kind(kind: str, handle: Any, apply: Any = None, **declared: Any) -> tuple[AnyHandler, type[Task]]:
+    """Return a handler of a kind, "sync" or "async", around a plain function, and its payload type."""
+    if kind == "sync":
+        return handler(handle, apply, **declared), Task
+
+    async def run(job: Any, payload: Any) -> Any:
+        return handle(job, payload)
+
+    return async_handler(run, apply, **declared), AsyncTask
+
+
 def _declared(declared: dict[str, Any]) -> dict[str, Any]:
     durations = {"lease", "max_runtime", "progress_deadline"}
     return {"retry": NOW} | {
