@@ -19,6 +19,8 @@ __all__ = ["Group", "groups_of"]
 
 # The part of the work claimed ahead that must be gone before more is claimed; slots never wait for it.
 _REFILL_AT = 0.25
+# So much more of it may be claimed of what goes ahead of the others.
+_EXTRA = 0.25
 # However fast jobs are: what is claimed must be kept alive by heartbeats, and handed back if the next jobs are slow.
 _MOST_AHEAD = 1000
 
@@ -56,19 +58,20 @@ class Group:
         """Return how many attempts can run at once in so many lanes, which is how many connections they may need."""
         return self.size if self._reserved else self.size * lanes
 
-    def capacity(self) -> int:
+    def capacity(self, *, ahead: bool = False) -> int:
         """Return how many attempts may be claimed now, by the fullest set of slots: a hint doesn't tell which set
-        its job needs. None while most of what is claimed ahead still waits: a claim of a few would cost as much.
+        its job needs. None while most of what is claimed ahead still waits: a claim of a few would cost as much. But
+        for hints that go `ahead` of the others there is some room more, and at once.
 
         Where a reserved number has to hold over several sets, nothing is claimed ahead: what is claimed may start.
         """
         if self._reserved and len(self.slots) > 1:
             return max(self.size - self.load(), 0)
-        return min(self._room(slots) for slots in self.slots.values())
+        return min(self._room(slots, ahead=ahead) for slots in self.slots.values())
 
     def has_room(self) -> bool:
-        """Tell whether anything may be claimed now."""
-        return self.capacity() > 0
+        """Tell whether anything may be claimed now of what waits."""
+        return self.capacity(ahead=self.inbox.ahead) > 0
 
     def load(self) -> int:
         """Return how many attempts run or wait in the group's slots."""
@@ -78,16 +81,16 @@ class Group:
         """Return how many attempts run."""
         return sum(slots.running() for slots in self.slots.values())
 
-    def submit(self, entries: Sequence[Entry]) -> None:
-        """Put claimed attempts in line, each where its handler runs."""
+    def submit(self, entries: Sequence[Entry], *, ahead: bool = False) -> None:
+        """Put claimed attempts in line, each where its handler runs; `ahead` of the others where they go so."""
         if len(self.slots) == 1:
             for slots in self.slots.values():
-                slots.submit(entries)
+                slots.submit(entries, ahead=ahead)
             return
         for lane, slots in self.slots.items():
             mine = [entry for entry in entries if lane_of(entry.handler) is lane]
             if mine:
-                slots.submit(mine)
+                slots.submit(mine, ahead=ahead)
 
     def take_back(self, older_than: float | None = None) -> list[Entry]:
         """Remove and return the attempts that have not started (and were claimed before a monotonic instant)."""
@@ -97,10 +100,12 @@ class Group:
         """Return the prefetch that each queue's subscription should have, where it is `current`; 0: none yet."""
         return prefetch_for(self.size, self.pace.seconds_per_job, current)
 
-    def _room(self, slots: Slots) -> int:
-        ahead = lookahead(slots.size, self.pace.seconds_per_job, self._most_ahead)
-        room = slots.size + ahead - slots.load()
-        return room if room >= ahead * _REFILL_AT else 0
+    def _room(self, slots: Slots, *, ahead: bool) -> int:
+        waiting = lookahead(slots.size, self.pace.seconds_per_job, self._most_ahead)
+        room = slots.size + waiting - slots.load()
+        if ahead:
+            return max(room + int(waiting * _EXTRA), 0)
+        return room if room >= waiting * _REFILL_AT else 0
 
 
 def groups_of(queues: Sequence[QueueSlots], concurrency: int, wake: Wake, *, batch: int) -> list[Group]:

@@ -25,12 +25,15 @@ class HintSource(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Hint:
-    """One message: its place on its channel, and the jobs in it that are not decided yet."""
+    """One message: its place on its channel, and the jobs in it that are not decided yet. `ahead`: they go ahead of
+    those of all messages that came without it.
+    """
 
     channel: int
     tag: int
     jobs: deque[UUID]
     received_at: float = field(default_factory=time.monotonic)
+    ahead: bool = False
 
 
 class Wake:
@@ -55,10 +58,13 @@ class Wake:
 
 
 class Inbox:
-    """One group's hints that wait for a decision. Bounded by the subscription's prefetch. Thread-safe."""
+    """One group's hints that wait for a decision, in two lines: those that go ahead, and the others. Bounded by the
+    subscription's prefetch. Thread-safe.
+    """
 
     def __init__(self, wake: Wake) -> None:
-        self._hints: deque[Hint] = deque()
+        self._ahead: deque[Hint] = deque()
+        self._usual: deque[Hint] = deque()
         self._wake = wake
         self._changed = wake.changed
         self._wanted: Callable[[], bool] | None = None
@@ -66,7 +72,7 @@ class Inbox:
     def put(self, hint: Hint) -> None:
         """Add a hint."""
         with self._changed:
-            self._hints.append(hint)
+            (self._ahead if hint.ahead else self._usual).append(hint)
             self._changed.notify()
 
     def want(self, enough: Callable[[], bool] | None) -> None:
@@ -81,6 +87,11 @@ class Inbox:
         if wanted is not None and wanted():
             self._wake.poke()
 
+    @property
+    def ahead(self) -> bool:
+        """Whether hints wait that go ahead of the others: the next `take` gives these alone."""
+        return len(self._ahead) > 0
+
     def take(self, limit: int) -> tuple[list[UUID], list[Hint], Hint | None]:
         """Return up to `limit` job ids for one claim, the hints that are decided once that claim is, and the one that
         is only half read, if there is one: it stays here.
@@ -88,21 +99,22 @@ class Inbox:
         ids: list[UUID] = []
         decided: list[Hint] = []
         with self._changed:
-            while self._hints and len(ids) < limit:
-                hint = self._hints[0]
+            hints = self._ahead or self._usual
+            while hints and len(ids) < limit:
+                hint = hints[0]
                 room = limit - len(ids)
                 if len(hint.jobs) > room:
                     ids.extend(hint.jobs.popleft() for _ in range(room))
                     return ids, decided, hint
                 ids.extend(hint.jobs)
-                decided.append(self._hints.popleft())
+                decided.append(hints.popleft())
         return ids, decided, None
 
     def remove(self, hint: Hint) -> bool:
         """Remove one hint; False if it is not here (any more)."""
         with self._changed:
             try:
-                self._hints.remove(hint)
+                (self._ahead if hint.ahead else self._usual).remove(hint)
             except ValueError:
                 return False
             return True
@@ -110,22 +122,25 @@ class Inbox:
     def held_longer_than(self, seconds: float) -> list[Hint]:
         """Remove and return all hints, if the first has waited for longer than `seconds`; else none."""
         with self._changed:
-            if not self._hints or time.monotonic() - self._hints[0].received_at <= seconds:
+            since = [hints[0].received_at for hints in (self._ahead, self._usual) if hints]
+            if not since or time.monotonic() - min(since) <= seconds:
                 return []
-            held = list(self._hints)
-            self._hints.clear()
-            return held
+            return self._take_all()
 
     def clear(self) -> list[Hint]:
         """Remove and return all hints."""
         with self._changed:
-            held = list(self._hints)
-            self._hints.clear()
-            return held
+            return self._take_all()
 
     def __len__(self) -> int:
         with self._changed:
-            return len(self._hints)
+            return len(self._ahead) + len(self._usual)
+
+    def _take_all(self) -> list[Hint]:
+        held = [*self._ahead, *self._usual]
+        self._ahead.clear()
+        self._usual.clear()
+        return held
 
 
 class NoHints:

@@ -276,13 +276,13 @@ class Consumer:
         )
         return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
 
-    def _deliver(self, group: Group, entries: Sequence[Entry]) -> None:
+    def _deliver(self, group: Group, entries: Sequence[Entry], *, ahead: bool) -> None:
         # A backlog or a pause may have held them for longer than any policy could foresee.
         too_old = [entry for entry in entries if entry.is_too_old]
         if too_old:
             self._ender.put([Ending(entry, How.FAIL, because=FailedBecause.AGE_EXHAUSTED) for entry in too_old])
             entries = [entry for entry in entries if not entry.ending]
-        group.submit(entries)
+        group.submit(entries, ahead=ahead)
 
     def _hand_back_unstarted(self) -> None:
         for group in self._groups:

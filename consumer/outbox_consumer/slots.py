@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from outbox_consumer.attempt import Attempts
@@ -26,8 +27,8 @@ class Slots(Protocol):
     def start(self) -> None:
         """Start the threads or the loop."""
 
-    def submit(self, entries: Sequence[Entry]) -> None:
-        """Put claimed attempts in line."""
+    def submit(self, entries: Sequence[Entry], *, ahead: bool = False) -> None:
+        """Put claimed attempts in line; `ahead` of those that came without it."""
 
     def load(self) -> int:
         """Return how many attempts run or wait here."""
@@ -49,34 +50,45 @@ class Slots(Protocol):
 
 
 class Line:
-    """Attempts that wait for a slot, first come, first served. Taking the first needs no lock; everything else does."""
+    """Attempts that wait for a slot: first come, first served, but for those that go ahead of the others. Taking the
+    first needs no lock; everything else does.
+    """
 
     def __init__(self) -> None:
-        self._entries: deque[Entry] = deque()
+        self._ahead: deque[Entry] = deque()
+        self._usual: deque[Entry] = deque()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._ahead) + len(self._usual)
 
-    def extend(self, entries: Sequence[Entry]) -> None:
-        """Add at the end."""
-        self._entries.extend(entries)
+    def extend(self, entries: Sequence[Entry], *, ahead: bool = False) -> None:
+        """Add at the end, or behind those that go ahead."""
+        (self._ahead if ahead else self._usual).extend(entries)
 
     def pop(self) -> Entry | None:
-        """Remove and return the first; None if there is none. One step, whatever other threads do."""
-        try:
-            return self._entries.popleft()
-        except IndexError:
-            return None
+        """Remove and return the first; None if there is none. One step for each line, whatever other threads do."""
+        for line in (self._ahead, self._usual):
+            try:
+                return line.popleft()
+            except IndexError:
+                continue
+        return None
 
     def take_back(self, older_than: float | None) -> list[Entry]:
         """Remove and return all, or those claimed before a monotonic instant."""
-        taken: list[Entry] = []
-        while (entry := self.pop()) is not None:
+        return [entry for line in (self._ahead, self._usual) for entry in _take_back(line, older_than)]
+
+
+def _take_back(line: deque[Entry], older_than: float | None) -> list[Entry]:
+    taken: list[Entry] = []
+    with suppress(IndexError):
+        while True:
+            entry = line.popleft()
             if older_than is not None and entry.taken_at >= older_than:
-                self._entries.appendleft(entry)  # the others were claimed after it
+                line.appendleft(entry)  # the others were claimed after it
                 break
             taken.append(entry)
-        return taken
+    return taken
 
 
 class ThreadSlots:
@@ -107,10 +119,10 @@ class ThreadSlots:
             name = f"outbox-handler-{number}"
             threading.Thread(target=self._work, args=(number,), name=name, daemon=True).start()
 
-    def submit(self, entries: Sequence[Entry]) -> None:
-        """Put claimed attempts in line."""
+    def submit(self, entries: Sequence[Entry], *, ahead: bool = False) -> None:
+        """Put claimed attempts in line; `ahead` of those that came without it."""
         with self._wake:
-            self._line.extend(entries)
+            self._line.extend(entries, ahead=ahead)
             self._wake_one()
 
     def load(self) -> int:

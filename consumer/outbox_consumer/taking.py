@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 from uuid import UUID
 
 import psycopg
@@ -34,6 +35,13 @@ _MOVED = frozenset({"not_due", "unsupported", "unknown_key"})
 _FOREIGN = "jobs of a kind or version that no handler here takes were offered; they wait for another consumer"
 
 
+class Deliver(Protocol):
+    """Takes a group's new leases to its slots, `ahead` of what waits there or behind it."""
+
+    def __call__(self, group: Group, entries: Sequence[Entry], *, ahead: bool) -> None:
+        """Take them there."""
+
+
 class Taker:
     """Claims named jobs for a group. For the claiming loop's thread only.
 
@@ -52,7 +60,7 @@ class Taker:
         book: LeaseBook,
         counters: Counters,
         entry_of: Callable[[Claimed, float], Entry],
-        deliver: Callable[[Group, Sequence[Entry]], None],
+        deliver: Deliver,
         claim_s: float,
     ) -> None:
         self._link = link
@@ -65,15 +73,15 @@ class Taker:
         self._limited = RateLimited(log, every_s=10)
         self._suspects = Suspects(claim_s)
 
-    def take(self, group: Group, ids: Sequence[UUID]) -> tuple[int, int]:
+    def take(self, group: Group, ids: Sequence[UUID], *, ahead: bool = False) -> tuple[int, int]:
         """Claim, put the leases in the book, and see to what was refused. Return how many were claimed, and how many
-        of the others are out of the way now.
+        of the others are out of the way now. `ahead`: they go ahead of what waits for a slot.
         """
         if not ids:
             return 0, 0
         entries = self._take_leases(group, ids)
         self._counters.add("claimed", len(entries))
-        self._deliver(group, entries)
+        self._deliver(group, entries, ahead=ahead)
         if len(self._suspects):
             self._suspects.settle(entry.lease.job_id for entry in entries)
         if len(entries) == len(ids):

@@ -77,10 +77,10 @@ class LoopSlots:
         """Start the loop."""
         threading.Thread(target=self._serve, name="outbox-handlers-async", daemon=True).start()
 
-    def submit(self, entries: Sequence[Entry]) -> None:
-        """Put claimed attempts in line."""
+    def submit(self, entries: Sequence[Entry], *, ahead: bool = False) -> None:
+        """Put claimed attempts in line; `ahead` of those that came without it."""
         with self._lock:
-            self._line.extend(entries)
+            self._line.extend(entries, ahead=ahead)
         self._schedule()
 
     def load(self) -> int:

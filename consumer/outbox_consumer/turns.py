@@ -29,6 +29,9 @@ _POLL_MAX_S = 0.1
 _POLL_GROWTH = 1.2
 # So many rounds may follow each other at once without a claim, as long as each puts refused jobs out of the way.
 _ROUNDS = 200
+# While hints come that go ahead of others, claims are short: the next of them must not wait for a long one.
+_SHARED_BATCH = 150
+_SHARED_S = 1.0
 _STRAY_AGE_S = 2.0
 _STRAY_EVERY_S = 1.0
 _OVERDUE_S = 3.0
@@ -61,6 +64,7 @@ class GroupTurn:
         self._poll_s = _POLL_MIN_S
         self._idle_since: float | None = None
         self._rounds = 0
+        self._shared_until = 0.0
         self._next_stray_at = 0.0
 
     def ready(self) -> bool:
@@ -93,7 +97,7 @@ class GroupTurn:
         return pause_s
 
     def _turn(self) -> float:
-        room = min(self.group.capacity(), self._batch)
+        room = min(self.group.capacity(ahead=self.group.inbox.ahead), self._most())
         self.full = room <= 0
         if not (self.full or len(self.group.inbox) or self._away()):
             return self._idle(room)
@@ -105,13 +109,21 @@ class GroupTurn:
             return 0.0
         return self._claim_directly(room)
 
+    def _most(self) -> int:
+        """Return how many jobs may be claimed by one statement now."""
+        now = time.monotonic()
+        if self.group.inbox.ahead:
+            self._shared_until = now + _SHARED_S
+        return min(self._batch, _SHARED_BATCH) if now < self._shared_until else self._batch
+
     def _claim_hinted(self, room: int) -> None:
         self._rounds = 0
         inbox, source = self.group.inbox, self.group.source
+        ahead = inbox.ahead
         ids, decided, half_read = inbox.take(room)
         hit(Barrier.CONSUMER_AFTER_RECEIVE)
         try:
-            self._taker.take(self.group, ids)
+            self._taker.take(self.group, ids, ahead=ahead)
         except psycopg.Error:
             # Nothing is decided, so the messages go back to the broker, the half-read one included: its first jobs
             # would have no hint any more.

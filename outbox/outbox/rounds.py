@@ -6,19 +6,21 @@ is decided in `outbox.fairness`, within what `outbox.limiting` allows.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from outbox.fairness import Turn, Visited, round_of, share
 from outbox.floors import BEGINNING, MOST_QUEUES, Cadence, Floors, Place
+from outbox.joiners import Joiners
 from outbox.limiting import Allowance, Rule, Tokens, Use
 from outbox.link import Link
 from outbox.relaying import ReleasedHint, went_out
 
-__all__ = ["MOST_VISITS", "Asked", "Line", "Rounds", "Served", "serve", "take_from", "use_of"]
+__all__ = ["MOST_VISITS", "Asked", "Line", "Rounds", "Served", "serve", "serve_joiners", "take_from", "use_of"]
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # Tenants visited by one statement, and how far it looks into the line of each: so many rows at most.
@@ -27,6 +29,8 @@ FEWEST_VISITS = 16
 DEPTH_TOTAL = 1024
 # Rounds of visits in one release.
 VISITS = 4
+# Tenants visited in search of those that have come just now.
+FOR_JOINERS = 64
 
 
 @dataclass(slots=True)
@@ -38,19 +42,24 @@ class Line:
     """Whether the last visit did not see all tenants: then each has one turn, and a look at its first job will do."""
     cadence: Cadence = field(default_factory=Cadence)
     floors: Floors = field(default_factory=Floors)
+    joiners: Joiners = field(default_factory=Joiners)
+    left_ahead: int = 0
+    """How many more hints might have gone ahead of all that is out, had there been any at the last look for them."""
+    clock: Callable[[], float] = time.monotonic
 
 
 class Rounds:
     """The lines of all queues that are served. For one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lines: dict[str, Line] = {}
 
     def of(self, queue: str) -> Line:
         """Return a queue's line, a new one if need be."""
         if queue not in self._lines and len(self._lines) >= MOST_QUEUES:
             self._lines.clear()
-        return self._lines.setdefault(queue, Line())
+        return self._lines.setdefault(queue, Line(clock=self._clock))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,13 @@ class Served(NamedTuple):
     """Whether no more than one tenant has something due, and nothing was released for that reason."""
 
 
+class Joined(NamedTuple):
+    """What goes ahead of all that is out, and whether several tenants share the queue."""
+
+    hints: list[ReleasedHint]
+    several: bool
+
+
 class _Seen(NamedTuple):
     """Tenants as a visit saw them, and where the line of each that has something due begins."""
 
@@ -113,7 +129,7 @@ def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | 
         seen = _visit(link, line, asked, most, left)
         if allowed is None and seen.whole and not taken and sum(one.due > 0 for one in seen.visited) < 2:
             return Served([], held=False, alone=True)
-        visited = seen.visited
+        visited = _but_joiners(line, seen)
         if allowed is not None:
             allowed.learn(seen.uses)
             visited = allowed.within(visited)
@@ -131,6 +147,33 @@ def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | 
         idle = sum(one.due > 0 for one in visited) < len(visited) - 1
         most = MOST_VISITS if idle else _enough(left - len(rows))
     return Served(taken, held=held and len(taken) < room, alone=False)
+
+
+def serve_joiners(link: Link, line: Line, asked: Asked, room: int) -> Joined:
+    """Release up to `room` hints that should go ahead of all that is out: of tenants that have come just now, round by
+    round, by weight.
+    """
+    seen = _visit(link, line, asked, FOR_JOINERS, room)
+    joined = _joined(line, seen)
+    theirs = [one if one.tenant in joined else one._replace(due=0) for one in seen.visited]
+    rows = _take(link, asked, seen, share(theirs, room, Turn(), whole=True).counts)
+    line.left_ahead = room - len(rows)
+    return Joined(_round_by_round(theirs, rows, Turn()), bool(joined) or sum(one.due > 0 for one in seen.visited) > 1)
+
+
+def _joined(line: Line, seen: _Seen) -> set[str]:
+    return line.joiners.seen([one.tenant for one in seen.visited if one.due], line.clock(), whole=seen.whole)
+
+
+def _but_joiners(line: Line, seen: _Seen) -> list[Visited]:
+    """Return the visited tenants, without the jobs of those that have come since the last look for them, a moment ago,
+    as long as the next one will find room ahead of others for them.
+    """
+    left, line.left_ahead = line.left_ahead, 0
+    if not left:
+        return seen.visited
+    joined = _joined(line, seen)
+    return [one._replace(due=0) if one.tenant in joined else one for one in seen.visited]
 
 
 def use_of(row: Any) -> Use:

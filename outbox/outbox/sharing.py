@@ -13,12 +13,15 @@ from outbox.floors import BEGINNING, MOST_QUEUES, Place
 from outbox.leasing import Ability
 from outbox.link import Link
 from outbox.relaying import REHINT_MAX_S, ReleasedHint, release, runnable
-from outbox.rounds import Asked, Rounds, serve
+from outbox.rounds import Asked, Rounds, serve, serve_joiners
 
 __all__ = ["Sharer"]
 
 # A crowded queue in which one tenant is alone goes by plain order for so long, until it is looked at again.
 ALONE_S = 0.02
+# So often those are looked for that have come just now, while several tenants share a queue or did lately.
+JOINERS_S = 0.004
+SEVERAL_S = 2.0
 
 
 @dataclass(slots=True)
@@ -27,6 +30,8 @@ class _Crowd:
 
     crowded: bool = False
     alone_until: float = 0.0
+    joiners_at: float = float("-inf")
+    several_until: float = float("-inf")
 
 
 class Sharer:
@@ -47,12 +52,31 @@ class Sharer:
         self._abilities = abilities
         self._clock = clock
         self._crowds: dict[str, _Crowd] = {}
-        self.rounds = Rounds()
+        self.rounds = Rounds(clock)
 
     def crowded(self, queue: str) -> bool:
         """Tell whether the next release of this queue may leave plain order: the last one left something due."""
         crowd = self._crowds.get(queue)
         return crowd is not None and crowd.crowded
+
+    def several(self, queue: str) -> bool:
+        """Tell whether more than one tenant has had something due in this queue lately."""
+        crowd = self._crowds.get(queue)
+        return crowd is not None and self._clock() < crowd.several_until
+
+    def release_joiners(self, queue: str, *, most: int, before_others: bool = False) -> list[ReleasedHint]:
+        """Mark up to `most` hints released that should go ahead of all that is out: of tenants that have come just now,
+        round by round. Looks now and then, and in any case where a release of others follows, which would take them in
+        their turn; where one tenant has been alone, only now and then.
+        """
+        crowd, now = self._crowd(queue), self._clock()
+        if now < crowd.joiners_at and not (before_others and self.several(queue)):
+            return []
+        joined = serve_joiners(self._link, self.rounds.of(queue), self._asked(queue, 0), most)
+        if joined.several:
+            crowd.several_until = now + SEVERAL_S
+        crowd.joiners_at = self._clock() + (JOINERS_S if self.several(queue) else ALONE_S)
+        return joined.hints
 
     def release(self, queue: str, *, batch: int, overdue_s: float = 0, since: Place = BEGINNING) -> list[ReleasedHint]:
         """Mark up to `batch` due hints released and return them in the order in which they should go.
@@ -80,14 +104,16 @@ class Sharer:
         """Release tenant by tenant. Where that leaves room, plain order fills it: one tenant is alone, or all that is
         left stands behind everything else, or among very many tenants few have something due.
         """
-        can_run = runnable(self._abilities)
-        asked = Asked(
-            queue, overdue_s, can_run, governed=False, rehint_after_s=self._rehint_after_s, rehint_max_s=REHINT_MAX_S
-        )
-        served = serve(self._link, self.rounds.of(queue), asked, batch)
+        served = serve(self._link, self.rounds.of(queue), self._asked(queue, overdue_s), batch)
         if served.alone:
             crowd.alone_until = self._clock() + ALONE_S
         return served.hints
+
+    def _asked(self, queue: str, overdue_s: float) -> Asked:
+        can_run = runnable(self._abilities)
+        return Asked(
+            queue, overdue_s, can_run, governed=False, rehint_after_s=self._rehint_after_s, rehint_max_s=REHINT_MAX_S
+        )
 
     def _crowd(self, queue: str) -> _Crowd:
         if queue not in self._crowds and len(self._crowds) >= MOST_QUEUES:

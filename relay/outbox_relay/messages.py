@@ -37,11 +37,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One broker message: hints of one queue, under an id that a returned message is recognised by."""
+    """One broker message: hints of one queue, under an id that a returned message is recognised by. `ahead`: they go
+    ahead of all that are out.
+    """
 
     id: str
     queue: str
     hints: tuple[ReleasedHint, ...]
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,12 @@ def per_message(batch: int, most: int, together: int = 1) -> int:
     return max(1, min(max(batch // SPREAD, together), most, MAX_HINT_JOBS))
 
 
-def pack(queue: str, hints: Sequence[ReleasedHint], most: int, together: int = 1) -> list[Message]:
+def pack(
+    queue: str, hints: Sequence[ReleasedHint], most: int, together: int = 1, *, ahead: bool = False
+) -> list[Message]:
     """Return the hints as messages, in their order. There are never more messages than hints."""
     size = per_message(len(hints), most, together)
     return [
-        Message(f"{_PROCESS}-{next(_numbers):x}", queue, tuple(hints[start : start + size]))
+        Message(f"{_PROCESS}-{next(_numbers):x}", queue, tuple(hints[start : start + size]), ahead)
         for start in range(0, len(hints), size)
     ]

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from outbox.barriers import Barrier, hit
@@ -34,6 +35,8 @@ __all__ = ["Publishing", "ReleaseLoop"]
 AWAY_S = 0.2
 # While a runway is full, other queues are looked at this often.
 FULL_S = 0.02
+# And so often for tenants that come to a queue which several share.
+SHARED_S = 0.005
 # A wake-up doesn't say in which queue there is work: no more than so many are tried before the look that tells.
 FEW_QUEUES = 2
 
@@ -53,8 +56,8 @@ class Publishing(Protocol):
     def answering(self) -> bool:
         """Whether outcomes may be expected."""
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1) -> None:
-        """Send hints, so many to a message however few they are."""
+    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1, *, ahead: bool = False) -> None:
+        """Send hints, so many to a message however few they are; `ahead` of all that are out."""
 
     def outcomes(self) -> list[Settled]:
         """Return what has been decided since the last call."""
@@ -106,6 +109,9 @@ class ReleaseLoop:
         self._woken = False
         self._limited = LimitedQueues(link, rehint_after_s=settings.rehint_after_s)
         self._runways = Runways(settings, lambda: publisher.free, self._release)
+        # Queues that several tenants share and that have no room; until then nothing goes out but what goes ahead.
+        self._shared: list[DueQueue] = []
+        self._shared_until = 0.0
 
     def run(self) -> None:
         """Release and publish until `stop` is set."""
@@ -131,6 +137,10 @@ class ReleaseLoop:
         if self._publisher.free == 0:
             self._leave_off()
             return AWAY_S
+        if (left_s := self._shared_until - time.monotonic()) > 0:
+            for queue in self._shared:
+                self._release_ahead(queue)
+            return min(left_s, SHARED_S)
         woken, self._woken = self._woken, False
         at_once = self._release_at_once() if woken else 0
         news = self._news.is_set()
@@ -138,13 +148,14 @@ class ReleaseLoop:
         look = self._looker.look(news=news or (woken and not at_once))
         self._runways.seen(look.due)
         self._limited.seen(look.due)
-        released, elsewhere, more, full = 0, at_once, False, []
-        for queue in self._in_turn(look.due):
-            got = self._runways.top_up(queue)
+        released, elsewhere, more, full = 0, at_once, False, list[DueQueue]()
+        for seen in self._in_turn(look.due):
+            queue = self._release_ahead(seen)
+            got = self._runways.top_up(queue, shared=self._sharer.several(queue.name))
             released += got.released
             more = more or got.left is None
             if got.left == 0:
-                full.append(queue.name)
+                full.append(queue)
             else:
                 elsewhere += got.released
             if len(self._lately) <= FEW_QUEUES or queue.name in self._lately:
@@ -156,13 +167,19 @@ class ReleaseLoop:
             return self._until_room(full, wait_s, hurry=elsewhere > 0)
         return self._sleep(wait_s, look.next_s)
 
-    def _until_room(self, full: Sequence[str], wait_s: float, *, hurry: bool) -> float:
+    def _until_room(self, full: Sequence[DueQueue], wait_s: float, *, hurry: bool) -> float:
         """Return how long to wait while hints are due that there is no room for: until there may be some, since each
         look counts all that are out. But soon, for the sake of other queues, and sooner (`hurry`) just after one of
-        these had something.
+        these had something. Tenants that come to a queue which several share are looked for meanwhile.
         """
         self._leave_off()
-        return wait_s if hurry else max(wait_s, min(self._runways.room_in_s(full), FULL_S, self._settings.poll_max_s))
+        room_in_s = self._runways.room_in_s([queue.name for queue in full])
+        wait_s = wait_s if hurry else max(wait_s, min(room_in_s, FULL_S, self._settings.poll_max_s))
+        self._shared = [queue for queue in full if self._sharer.several(queue.name)]
+        if not self._shared:
+            return wait_s
+        self._shared_until = time.monotonic() + wait_s
+        return min(wait_s, SHARED_S)
 
     def _release_at_once(self) -> int:
         """After a wake-up, release what has come in a queue that had work lately, before the look at all of them."""
@@ -231,6 +248,21 @@ class ReleaseLoop:
             self._publisher.publish(queue, hints, self._runways.sends(queue, len(hints)))
             self._counters.add("released", len(hints))
         return len(hints)
+
+    def _release_ahead(self, queue: DueQueue) -> DueQueue:
+        """Release what goes ahead of all that is out, room or no room, and return the queue as it is then."""
+        most = 0 if queue.governed else self._runways.ahead(queue, crowded=self._sharer.crowded(queue.name))
+        if not most:
+            return queue
+        before_others = self._runways.has_room(queue)
+        hints = self._sharer.release_joiners(queue.name, most=most, before_others=before_others)
+        if not hints:
+            return queue
+        hit(Barrier.RELAY_AFTER_RELEASE)
+        self._publisher.publish(queue.name, hints, ahead=True)
+        self._runways.sent_ahead(queue.name, len(hints))
+        self._counters.add("released", len(hints))
+        return replace(queue, released=queue.released + len(hints))
 
     def _due(self, queue: str, count: int, since: Place) -> list[ReleasedHint]:
         if queue in self._limited:

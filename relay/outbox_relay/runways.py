@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from outbox.relaying import DueQueue
 from outbox.settings import RelaySettings
+from outbox_relay.ahead import FEW_OUT, Ahead
 from outbox_relay.lengths import Lengths
 from outbox_relay.pacing import Taking, refill_at, room, together
 
@@ -16,6 +17,8 @@ __all__ = ["Runways", "ToppedUp"]
 
 # So many batches of one queue may follow each other before the next queue has its turn.
 BATCHES = 4
+# Where several tenants share a queue, no more than this, once: whoever comes to it must not wait for a long release.
+SHARED_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,12 @@ class Runways:
         self._release = release
         self._taking: dict[str, Taking] = {}
         self._lengths = Lengths(settings.runway)
+        self._ahead: dict[str, Ahead] = {}
 
     def seen(self, due: Sequence[DueQueue]) -> None:
         """Take in what a look has shown: the queues that have hints due, and how many of each are out."""
         self._taking = {queue.name: self._taking.get(queue.name) or Taking() for queue in due}
+        self._ahead = {queue.name: self._ahead.get(queue.name) or Ahead() for queue in due}
         for queue in due:
             taking = self._taking[queue.name]
             taking.seen(queue.released)
@@ -64,15 +69,32 @@ class Runways:
         taking.sent(count)
         return shared
 
-    def top_up(self, queue: DueQueue) -> ToppedUp:
+    def has_room(self, queue: DueQueue) -> bool:
+        """Tell whether a queue will be topped up."""
+        return queue.released <= refill_at(self._lengths.of(queue.name).hints)
+
+    def ahead(self, queue: DueQueue, *, crowded: bool) -> int:
+        """Return how many hints of a queue may go ahead of all that is out: none where next to nothing is."""
+        if queue.released < FEW_OUT and not crowded:
+            return 0
+        rate, length = self._taking[queue.name].rate, self._lengths.of(queue.name).hints
+        return min(self._ahead[queue.name].most(rate, out=queue.released, runway=length), self._free())
+
+    def sent_ahead(self, queue: str, count: int) -> None:
+        """Take in that so many have gone ahead."""
+        self._ahead[queue].sent(count)
+        self._taking[queue].sent(count)
+
+    def top_up(self, queue: DueQueue, *, shared: bool = False) -> ToppedUp:
         """Release what there is room for, in a few batches if need be: a look between two would count all that are out.
-        Nothing while most of the runway is: then there will be room for many at once.
+        Nothing while most of the runway is: then there will be room for many at once. `shared`: by several tenants.
         """
-        length, batch = self._lengths.of(queue.name), self._settings.batch
+        length = self._lengths.of(queue.name)
+        batch = min(self._settings.batch, SHARED_BATCH) if shared else self._settings.batch
         runway = length.hints
         asked = room(queue.released, runway=runway, batch=batch, free=self._free())
         released = 0
-        for _ in range(BATCHES):
+        for _ in range(1 if shared else BATCHES):
             if not asked:
                 return ToppedUp(released, 0)
             got = self._release(queue.name, asked)

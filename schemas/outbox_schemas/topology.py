@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["DELIVERY_LIMIT", "QueueType", "broker_queue", "queue_arguments"]
+__all__ = ["AHEAD", "DELIVERY_LIMIT", "QueueType", "broker_queue", "queue_arguments"]
 
 QueueType = Literal["quorum", "classic"]
 
@@ -16,6 +16,10 @@ QueueType = Literal["quorum", "classic"]
 # of a crash are counted too. "Unlimited" is written differently before and after 4.0; a limit that is never
 # reached is read alike by all.
 DELIVERY_LIMIT = 100_000
+
+# The priority of a message whose hints go ahead of all that are out; others have none. Quorum queues heed it from
+# RabbitMQ 4.0 on, consumers always.
+AHEAD = 5
 
 
 def broker_queue(prefix: str, queue: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from outbox_schemas import encode_hint
-from support.consuming import Desk, Hints, NewTask, OtherTask, Task, handler
+from support.consuming import AsyncTask, Desk, Hints, NewTask, OtherTask, Task, async_handler, handler
 from support.invariants import check_invariants
 from support.waiting import until
 
@@ -192,3 +194,37 @@ def test_hints_of_a_failed_claim_go_back_whole(desk: Desk, hints: Hints, amqp_ur
     assert desk.database.count("attempts") == 90
     running.stop()
     assert settled(hints)
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_what_goes_ahead_starts_before_what_waits(
+    desk: Desk, hints: Hints, amqp_url: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """With the one slot taken and a full line behind it, a hint that goes ahead is claimed at once, and starts next."""
+    monkeypatch.setattr("outbox_consumer.governor._STALL_S", 60)
+    gate, began = desk.gate(), list[str]()
+
+    def note(job: Any, payload: Any) -> None:
+        began.append(payload.name)
+        if payload.name == "first":
+            gate.wait(job)
+
+    async def note_on_loop(job: Any, payload: Any) -> None:
+        await asyncio.to_thread(note, job, payload)
+
+    hints.declare()
+    payload = Task if kind == "thread" else AsyncTask
+    made = handler(note) if kind == "thread" else async_handler(note_on_loop)
+    running = desk.start(made, amqp_url=amqp_url, concurrency=1, batch=20)
+    running.consumer._groups[0].pace.seconds_per_job = 1e-6
+    for names in (["first"], [f"usual-{number}" for number in range(20)]):
+        desk.submit(*names, payload=payload)
+        hints.hint(desk.release(), per_message=20)
+        until(lambda: running.counted("claimed") in {1, 21})
+    until(lambda: running.counted("claimed") == 21)
+    desk.submit("ahead", payload=payload)
+    hints.hint(desk.release(), ahead=True)
+    until(lambda: running.counted("claimed") == 22)
+    gate.open()
+    desk.done(22)
+    assert began[:2] == ["first", "ahead"]

@@ -84,26 +84,30 @@ def test_completions_always_have_a_connection_of_their_own(slots: int, limit: in
     assert limit is None or handlers + completions <= limit
 
 
-@given(st.lists(st.integers(1, 30), max_size=10), st.lists(st.integers(1, 40), max_size=20))
-def test_every_job_of_every_hint_is_taken_once_and_in_order(sizes: list[int], limits: list[int]) -> None:
-    """A hint is decided with its last job, whatever the sizes of claims and hints."""
-    inbox, expected = Inbox(Wake()), list[UUID]()
-    hints = []
-    for number, size in enumerate(sizes):
-        jobs = ids(size)
-        expected += jobs
-        hints.append(Hint(1, number, deque(jobs)))
-        inbox.put(hints[-1])
+@given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), max_size=10), st.lists(st.integers(1, 40), max_size=20))
+def test_every_job_of_every_hint_is_taken_once_and_in_order(sizes: list[tuple[int, bool]], limits: list[int]) -> None:
+    """A hint is decided with its last job, whatever the sizes of claims and hints; those that go ahead come first, and
+    share no claim with others.
+    """
+    inbox = Inbox(Wake())
+    hints = [Hint(1, number, deque(ids(size)), ahead=ahead) for number, (size, ahead) in enumerate(sizes)]
+    for hint in hints:
+        inbox.put(hint)
+    hints.sort(key=lambda hint: not hint.ahead)
+    expected = [job for hint in hints for job in hint.jobs]
+    first = {job for hint in hints if hint.ahead for job in hint.jobs}
     taken: list[UUID] = []
     decided: list[Hint] = []
-    for limit in [*limits, 10_000]:
+    for limit in [*limits, 10_000, 10_000]:
+        was_ahead = inbox.ahead
         some, whole, half_read = inbox.take(limit)
         assert len(some) <= limit
+        assert {job in first for job in some} <= {was_ahead}
         taken += some
         decided += whole
         assert half_read is None or (len(some) == limit and inbox.remove(half_read) and not inbox.remove(half_read))
         if half_read is not None:
-            inbox._hints.appendleft(half_read)
+            (inbox._ahead if half_read.ahead else inbox._usual).appendleft(half_read)
     assert taken == expected
     assert decided == hints
     assert len(inbox) == 0
@@ -117,6 +121,9 @@ def test_hints_are_held_only_for_so_long() -> None:
     assert inbox.held_longer_than(60) == []
     assert [hint.tag for hint in inbox.held_longer_than(2)] == [1, 2]
     assert len(inbox) == 0
+    inbox.put(Hint(1, 3, deque(ids(1))))
+    inbox.put(Hint(1, 4, deque(ids(1)), received_at=time.monotonic() - 5, ahead=True))
+    assert [hint.tag for hint in inbox.held_longer_than(2)] == [4, 3]
 
 
 def test_poke_wakes_the_waiter_and_is_not_lost_beforehand() -> None:
@@ -159,6 +166,19 @@ def test_not_more_is_claimed_ahead_than_can_be_kept_alive() -> None:
     """However large a batch may be and however fast the last jobs were, the next ones may be slow."""
     assert fast_group(0).capacity() == 8 + 1000
     assert fast_group(0, batch=100).capacity() == 8 + 100
+
+
+def test_what_goes_ahead_has_room_at_once_and_a_little_more() -> None:
+    """With nearly all in line that may be, others wait until a part is gone; of slow jobs nothing may be."""
+    assert [fast_group(1000, batch=1000).capacity(ahead=ahead) for ahead in (False, True)] == [0, 258]
+    assert fast_group(1258, batch=1000).capacity(ahead=True) == 0
+    slow = fast_group(8)
+    slow.pace.seconds_per_job = 10
+    assert slow.capacity(ahead=True) == 0
+    busy = fast_group(1000, batch=1000)
+    assert not busy.has_room()
+    busy.inbox.put(Hint(1, 1, deque(ids(1)), ahead=True))
+    assert busy.has_room()
 
 
 @pytest.mark.parametrize(

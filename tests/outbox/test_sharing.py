@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from outbox.gleaning import Gleaner
 from outbox.link import Link
 from outbox.relaying import ReleasedHint
 from outbox.rounds import MOST_VISITS, _look
-from outbox.sharing import Sharer
+from outbox.sharing import ALONE_S, SEVERAL_S, Sharer
 from support.database import Database
 from support.jobs import ABILITIES, OtherNote, submit
 
@@ -208,3 +208,57 @@ def test_beside_an_old_snapshot_lines_begin_where_they_were_seen_to(
     now += 10
     assert late[0] in {hint.job_id for hint in sharer.release("notes", batch=10)}
     assert looks == [0, 2, 0]
+
+
+@pytest.mark.usefixtures("sound")
+def test_who_comes_to_a_busy_queue_goes_ahead_in_turn(database: Database, link: Link) -> None:
+    """The first look finds nobody new; who comes then gets so many at most, round by round, and the flood none."""
+    submit(database, 50, tenant="flood")
+    sharer = crowded(link)
+    assert sharer.release_joiners("notes", most=5) == []
+    assert not sharer.several("notes")
+    submit(database, 3, tenant="ann")
+    submit(database, 1, tenant="zoe")
+    until(lambda: sharer.release_joiners("notes", most=3), ["ann", "zoe", "ann"], database)
+    assert sharer.several("notes")
+    assert tenants(database, sharer.release_joiners("notes", most=3, before_others=True)) == ["ann"]
+    assert sharer.release_joiners("notes", most=3, before_others=True) == []
+
+
+@pytest.mark.usefixtures("sound")
+def test_who_comes_between_the_look_and_the_release_is_left_to_the_next_look(database: Database, link: Link) -> None:
+    """Taken in its turn it would go behind all that is out; but not longer than there is room ahead for it."""
+    submit(database, 50, tenant="flood")
+    sharer = crowded(link)
+    sharer.release_joiners("notes", most=5)
+    submit(database, 1, tenant="ann")
+    assert tenants(database, sharer.release("notes", batch=4)) == ["flood"] * 4
+    assert "ann" in tenants(database, sharer.release("notes", batch=4)), "nobody has looked: it has its turn"
+    submit(database, 1, tenant="zoe")
+    until(lambda: sharer.release_joiners("notes", most=1), ["zoe"], database)
+    submit(database, 1, tenant="kim")
+    assert "kim" in tenants(database, sharer.release("notes", batch=4)), "no room was left ahead"
+
+
+@pytest.mark.usefixtures("sound")
+def test_looks_for_those_who_come_are_rare_where_one_is_alone(database: Database, link: Link) -> None:
+    """A queue of one tenant is not walked through at each look of a relay."""
+    now = [100.0]
+    sharer = Sharer(link, rehint_after_s=10, clock=lambda: now[0])
+    submit(database, 50, tenant="flood")
+    for _ in range(2):
+        sharer.release_joiners("notes", most=5, before_others=True)
+        submit(database, 1, tenant="ann")
+        assert sharer.release_joiners("notes", most=5, before_others=True) == []
+        now[0] += ALONE_S
+        assert tenants(database, sharer.release_joiners("notes", most=5)) == ["ann"]
+        now[0] += SEVERAL_S + ALONE_S
+
+
+def until(look: Callable[[], Sequence[ReleasedHint]], owners: Sequence[str], database: Database) -> None:
+    """Look until hints come, and see whose they are."""
+    deadline = time.monotonic() + 30
+    while not (hints := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert tenants(database, hints) == owners

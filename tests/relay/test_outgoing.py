@@ -47,10 +47,11 @@ def frames(data: bytes) -> list[Any]:
     st.text("0123456789abcdef-", min_size=1, max_size=255),
     st.binary(min_size=1, max_size=9000),
     st.integers(4096, 131_072),
+    st.booleans(),
 )
-def test_message_is_read_as_it_was_meant(message_id: str, body: bytes, frame_max: int) -> None:
+def test_message_is_read_as_it_was_meant(message_id: str, body: bytes, frame_max: int, ahead: bool) -> None:
     """Method, header with properties, and the body in as many frames as the connection's limit asks for."""
-    data = Envelope(3, "outbox.q", frame_max).around(message_id, body)
+    data = Envelope(3, "outbox.q", frame_max, ahead=ahead).around(message_id, body)
     method, header, *bodies = frames(data)
     assert {one.channel_number for one in (method, header, *bodies)} == {3}
     assert isinstance(method.method, spec.Basic.Publish)
@@ -58,7 +59,11 @@ def test_message_is_read_as_it_was_meant(message_id: str, body: bytes, frame_max
     assert (method.method.mandatory, method.method.immediate) == (True, False)
     assert header.body_size == len(body)
     assert header.properties == pika.BasicProperties(
-        content_type="application/json", delivery_mode=2, message_id=message_id, type="outbox.hint"
+        content_type="application/json",
+        delivery_mode=2,
+        priority=5 if ahead else None,
+        message_id=message_id,
+        type="outbox.hint",
     )
     assert b"".join(one.fragment for one in bodies) == body
     assert all(len(one.fragment) + 8 <= frame_max for one in bodies)
@@ -120,7 +125,9 @@ def test_pika_without_the_short_way_is_used_by_its_public_one() -> None:
     wire = Wire(private=False)
     outgoing = Outgoing(wire)  # type: ignore[arg-type]
     outgoing.put(outgoing.envelope("outbox.q"), "1", b"x")
+    outgoing.put(outgoing.envelope("outbox.q", ahead=True), "2", b"y")
     outgoing.flush()
-    [(exchange, queue, body, properties, mandatory)] = wire.published
+    (exchange, queue, body, properties, mandatory), (*_, ahead, _mandatory) = wire.published
     assert (exchange, queue, body, mandatory) == ("", "outbox.q", b"x", True)
     assert (properties.message_id, properties.delivery_mode, properties.type) == ("1", 2, "outbox.hint")
+    assert (properties.priority, ahead.priority) == (None, 5)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from outbox import enqueue
+from outbox_relay.ahead import FEWEST
+from outbox_relay.lengths import FLOOR
 from outbox_schemas.hint import decode_hint
-from outbox_schemas.topology import queue_arguments
+from outbox_schemas.topology import AHEAD, queue_arguments
 
 from .conftest import Noop, OtherNoop
 
@@ -145,3 +147,21 @@ def test_classic_queues_by_setting(settings, submit, start, broker, eventually) 
     [job] = submit(1)
     assert eventually(broker.hints) == [job]
     broker.declare("q", queue_arguments("classic"))  # the broker refuses any other type
+
+
+def test_who_comes_to_a_full_queue_goes_ahead(database, settings, submit, start, broker, eventually) -> None:
+    """With the runway full of a flood, other tenants' jobs go out all the same, marked; few where nobody takes any."""
+    submit(300, tenant="flood")
+    start(settings)
+    eventually(lambda: released(database) == FLOOR)
+    [ann] = submit(1, tenant="ann")
+    eventually(lambda: released(database) == FLOOR + 1)
+    submit(300, tenant="zoe")
+    eventually(lambda: released(database) == FLOOR + FEWEST)
+    messages: list[Any] = []
+    eventually(lambda: messages.extend(broker.take()) or len(jobs_in(messages)) == FLOOR + FEWEST)
+    ahead = [jobs_in([message]) for message in messages if message[0].priority == AHEAD]
+    assert ahead[0] == [ann]
+    assert sum(map(len, ahead)) == FEWEST
+    owners = dict(database.rows("SELECT job_id::text, tenant FROM {s}.outbox"))
+    assert {owners[job] for jobs in ahead[1:] for job in jobs} == {"zoe"}

@@ -25,7 +25,7 @@ from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry
 from outbox_consumer.runtime import Consumer
 from outbox_schemas import Payload, encode_hint
-from outbox_schemas.topology import broker_queue, queue_arguments
+from outbox_schemas.topology import AHEAD, broker_queue, queue_arguments
 from support.database import Database
 from support.waiting import until
 
@@ -206,20 +206,21 @@ class Hints:
         wanted = queue_arguments("quorum") if arguments is None else arguments
         self.call(lambda channel: channel.queue_declare(self.name(queue), durable=True, arguments=wanted))
 
-    def send(self, *bodies: bytes, queue: str = QUEUE) -> None:
+    def send(self, *bodies: bytes, queue: str = QUEUE, ahead: bool = False) -> None:
         """Publish raw messages."""
+        properties = pika.BasicProperties(priority=AHEAD) if ahead else None
 
         def publish(channel: BlockingChannel) -> None:
             channel.confirm_delivery()
             for body in bodies:
-                channel.basic_publish("", self.name(queue), body, mandatory=True)
+                channel.basic_publish("", self.name(queue), body, properties, mandatory=True)
 
         self.call(publish)
 
-    def hint(self, job_ids: Sequence[UUID], *, per_message: int = 1, queue: str = QUEUE) -> None:
-        """Publish hints for jobs."""
+    def hint(self, job_ids: Sequence[UUID], *, per_message: int = 1, queue: str = QUEUE, ahead: bool = False) -> None:
+        """Publish hints for jobs, as the relay does for those that go ahead of others or as it does usually."""
         starts = range(0, len(job_ids), per_message)
-        self.send(*(encode_hint(job_ids[start : start + per_message]) for start in starts), queue=queue)
+        self.send(*(encode_hint(job_ids[start : start + per_message]) for start in starts), queue=queue, ahead=ahead)
 
     def state(self, queue: str = QUEUE) -> tuple[int, int] | None:
         """Return how many messages are ready and how many consumers there are; None for a missing queue."""

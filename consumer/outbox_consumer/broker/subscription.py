@@ -18,6 +18,7 @@ from outbox.logs import RateLimited
 from outbox_consumer.broker.acks import AckLedger
 from outbox_consumer.hints import Hint
 from outbox_schemas import BadHint, decode_hint
+from outbox_schemas.topology import AHEAD
 
 __all__ = ["Subscription"]
 
@@ -138,7 +139,7 @@ class Subscription:
                 # With a callback, though nothing is left to do: only then does pika forget the tag.
                 self._channel.basic_cancel(tag, callback=lambda _frame: None)
 
-    def _on_message(self, channel: Channel, deliver: Basic.Deliver, _properties: BasicProperties, body: bytes) -> None:
+    def _on_message(self, channel: Channel, deliver: Basic.Deliver, properties: BasicProperties, body: bytes) -> None:
         if not channel.is_open:
             return  # it is closing: the broker takes this message back
         tag = int(deliver.delivery_tag or 0)
@@ -149,7 +150,7 @@ class Subscription:
             self._dropped(str(error))
             return
         self._ledger.deliver(tag)
-        self._received(Hint(self.number, tag, deque(jobs)))
+        self._received(Hint(self.number, tag, deque(jobs), ahead=(properties.priority or 0) >= AHEAD))
 
     def _on_cancelled_by_broker(self, _frame: object) -> None:
         """Start over with a new channel, which declares the queue again: it was deleted or has moved."""

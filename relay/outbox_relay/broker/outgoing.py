@@ -15,6 +15,8 @@ from pika import frame, spec
 from pika.channel import Channel
 from pika.exceptions import ChannelWrongStateError
 
+from outbox_schemas.topology import AHEAD
+
 __all__ = ["Envelope", "Outgoing"]
 
 _PERSISTENT = 2
@@ -27,9 +29,13 @@ _END = bytes([spec.FRAME_END])
 _AROUND_A_BODY = spec.FRAME_HEADER_SIZE + spec.FRAME_END_SIZE
 
 
-def _properties(message_id: str) -> pika.BasicProperties:
+def _properties(message_id: str, *, ahead: bool) -> pika.BasicProperties:
     return pika.BasicProperties(
-        content_type="application/json", delivery_mode=_PERSISTENT, message_id=message_id, type="outbox.hint"
+        content_type="application/json",
+        delivery_mode=_PERSISTENT,
+        priority=AHEAD if ahead else None,
+        message_id=message_id,
+        type="outbox.hint",
     )
 
 
@@ -40,16 +46,20 @@ class Envelope:
         channel_number: the channel that it is published on.
         queue: the broker's name of the queue.
         frame_max: the connection's limit for one frame, in bytes.
+        ahead: whether these messages go ahead of the others.
     """
 
-    def __init__(self, channel_number: int, queue: str, frame_max: int) -> None:
+    def __init__(self, channel_number: int, queue: str, frame_max: int, *, ahead: bool = False) -> None:
         self.queue = queue
+        self.ahead = ahead
         self._channel = channel_number
         self._most = frame_max - _AROUND_A_BODY
         publish = spec.Basic.Publish(exchange="", routing_key=queue, mandatory=True)
         self._method = frame.Method(channel_number, publish).marshal()
         # One letter stands for an id that is still to come.
-        header = frame.Header(channel_number, 0, _properties("?")).marshal()[_FRAME.size + _CONTENT.size : -1]
+        header = frame.Header(channel_number, 0, _properties("?", ahead=ahead)).marshal()[
+            _FRAME.size + _CONTENT.size : -1
+        ]
         self._before_id, self._after_id = header.split(b"\x01?")
 
     def around(self, message_id: str, body: bytes) -> bytes:
@@ -83,14 +93,15 @@ class Outgoing:
             channel.connection, "_output_marshaled_frames", None
         )
 
-    def envelope(self, queue: str) -> Envelope:
+    def envelope(self, queue: str, *, ahead: bool = False) -> Envelope:
         """Return what this channel puts around messages to a queue."""
-        return Envelope(self._channel.channel_number, queue, self._channel.connection.params.frame_max)
+        return Envelope(self._channel.channel_number, queue, self._channel.connection.params.frame_max, ahead=ahead)
 
     def put(self, envelope: Envelope, message_id: str, body: bytes) -> None:
         """Publish a message with the next `flush`, or before. Raises `AMQPError` if the channel isn't open."""
         if self._write is None:
-            self._channel.basic_publish("", envelope.queue, body, _properties(message_id), mandatory=True)
+            properties = _properties(message_id, ahead=envelope.ahead)
+            self._channel.basic_publish("", envelope.queue, body, properties, mandatory=True)
         elif not self._channel.is_open:
             raise ChannelWrongStateError("the channel is not open")
         else:

@@ -115,11 +115,11 @@ class Publisher:
         """Messages without an outcome."""
         return self._window.outstanding
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1) -> None:
+    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1, *, ahead: bool = False) -> None:
         """Send no more hints than `free`; the outcome of each follows by `outcomes`, exactly once. `together`: how many
-        may share a message, however few they are.
+        may share a message, however few they are. `ahead`: they go ahead of all that are out.
         """
-        messages = pack(queue, hints, self._relay.ids_per_message, together)
+        messages = pack(queue, hints, self._relay.ids_per_message, together, ahead=ahead)
         self._window.admit(messages)
         self._inbox.extend(messages)
         if not self._post(self._drain):

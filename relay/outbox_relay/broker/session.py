@@ -80,7 +80,8 @@ class Session:
         self._changed = changed
         self._failed = failed
         self._ledger = InFlight()
-        self._declared: dict[str, Envelope] = {}
+        # What is around a queue's messages, usual ones and those that go ahead.
+        self._declared: dict[str, tuple[Envelope, Envelope]] = {}
         self._waiting: dict[str, list[Message]] = {}
         self._last_answer = time.monotonic()
         self._closed = False
@@ -94,8 +95,8 @@ class Session:
         """Send a message with the next `flush`, after declaring its queue if this session has not done so yet."""
         if self._closed or not self.ready or self.blocked:
             self._window.cut_off([message])
-        elif (envelope := self._declared.get(message.queue)) is not None:
-            self._send(message, envelope)
+        elif (envelopes := self._declared.get(message.queue)) is not None:
+            self._send(message, envelopes[message.ahead])
         elif message.queue in self._waiting:
             self._waiting[message.queue].append(message)
         else:
@@ -155,7 +156,8 @@ class Session:
         messages = self._waiting.pop(queue, [])
         if len(self._declared) >= _MAX_DECLARED:
             self._declared.clear()
-        self._declared[queue] = self._outgoing.envelope(broker_queue(self._settings.prefix, queue))
+        name = broker_queue(self._settings.prefix, queue)
+        self._declared[queue] = (self._outgoing.envelope(name), self._outgoing.envelope(name, ahead=True))
         for message in messages:
             self.publish(message)
         self.flush()

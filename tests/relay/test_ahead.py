@@ -1,0 +1,57 @@
+"""How much goes ahead of all that is out: a part of what is taken, a little more at first, never much at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox_relay.ahead import FEWEST, LONGER, PART, SAVED_S, Ahead
+
+
+class Clock:
+    """A clock that is set."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+@given(st.lists(st.tuples(st.floats(0, 0.2), st.floats(0, 20_000), st.integers(0, 50)), max_size=80))
+def test_those_who_were_there_keep_their_part(looks: list[tuple[float, float, int]]) -> None:
+    """Whatever is asked for, no more goes ahead than a part of what is taken, and what may be saved up."""
+    clock = Clock()
+    ahead = Ahead(clock)
+    sent, earned, largest = 0, 0.0, float(FEWEST)
+    for number, (passed_s, rate, asked) in enumerate(looks):
+        clock.now += passed_s
+        got = min(asked, ahead.most(rate, out=0, runway=2000))
+        ahead.sent(got)
+        sent += got
+        earned += rate * PART * passed_s if number else 0.0
+        largest = max(largest, rate * PART * SAVED_S)
+        assert sent <= largest + earned + 1e-6
+
+
+def test_where_nobody_takes_anything_little_goes() -> None:
+    """Without consumers a few hints go ahead once; then there are none, however long it takes."""
+    clock = Clock()
+    ahead = Ahead(clock)
+    assert ahead.most(0, out=64, runway=64) == FEWEST
+    ahead.sent(FEWEST)
+    clock.now += 1000
+    assert ahead.most(0, out=64 + FEWEST, runway=64) == 0
+
+
+def test_a_runway_grows_by_a_part_of_its_length_at_most() -> None:
+    """Hints that nobody takes in time leave no room for more."""
+    clock = Clock()
+    ahead = Ahead(clock)
+    ahead.most(10_000, out=0, runway=1000)
+    clock.now += 10
+    most = int(1000 * LONGER) + FEWEST
+    assert ahead.most(10_000, out=1000, runway=1000) == min(most, 250)
+    assert ahead.most(10_000, out=1000 + most - 1, runway=1000) == 1
+    assert ahead.most(10_000, out=1000 + most, runway=1000) == 0
+    assert ahead.most(10_000, out=5000, runway=1000) == 0
