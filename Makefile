@@ -17,6 +17,7 @@ WORKERS ?= 4
 DEMO_ARGS ?=
 CRASH_ARGS ?=
 SCALE_ARGS ?=
+FAIRNESS_ARGS ?=
 BENCH_ARGS ?=
 
 # One list for making the lock and for checking it. An existing output file keeps its pins as far as they still fit.
@@ -101,6 +102,10 @@ crash: $(READY) ## Kill and pause real processes in every crash window, then cou
 .PHONY: scale
 scale: $(READY) ## Read a million ended jobs, claim beside their purge, release from a million waiting, against bounds (six minutes, 4 GB)
 	@PYTHONPATH=tests $(BIN)/python -m scale $(SCALE_ARGS)
+
+.PHONY: fairness
+fairness: $(READY) ## Measure waits, shares and limits on real servers against their bounds (six minutes)
+	@PYTHONPATH=tests $(BIN)/python -m fairness $(FAIRNESS_ARGS)
 
 .PHONY: secrets
 secrets: $(READY) ## Run all tests, and search everything that comes out of them for the secrets that they plant

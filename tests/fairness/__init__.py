@@ -1,0 +1,1 @@
+"""Shares, limits and waits on real servers, with real processes: `make fairness`."""
