@@ -73,7 +73,10 @@ class RedrivePreview:
         with_confirmed: jobs with effects that are confirmed: these are not sent again.
         with_uncertain, with_pending: jobs with effects of unknown outcome: their own rules decide, when they run.
         groups: jobs by kind, tenant and code, the largest groups first, at most 20.
-        sample: the first ten jobs, with their state and effects.
+        sample: the first ten jobs, with their state and effects. `set_left` says of a named job that has never run how
+            many of the jobs that it was to wait for (`fan_in`) have not ended as asked, `set_stopped` how many of these
+            only a person can help; 1000 stands for so many or more, None for none.
+        sets_unmet: the jobs that would be put back with such a set: they start at once, and wait for nothing any more.
     """
 
     total: int
@@ -84,6 +87,7 @@ class RedrivePreview:
     refusals: Mapping[str, int]
     groups: Sequence[Mapping[str, Any]]
     sample: Sequence[Mapping[str, Any]]
+    sets_unmet: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ def preview_redrive(
         refusals,
         row.groups or [],
         row.sample or [],
+        row.sets_unmet,
     )
 
 

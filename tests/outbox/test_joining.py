@@ -17,6 +17,7 @@ from outbox import (
     JobState,
     NameRefused,
     RedriveRefused,
+    StateChanged,
     cancel,
     enqueue_many,
     fan_in,
@@ -211,6 +212,37 @@ def test_a_job_whose_set_was_not_complete_is_started_by_its_id_alone(
             redrive(connection, where=DeadFilter(), acknowledge=seen.token, by="me", reason="x", **later)
         assert preview_redrive(connection, job_id, **later).refusals == {}
         assert list(redrive(connection, job_id, by="me", reason="x", **later).redriven) == [job_id]
+
+
+@pytest.mark.parametrize("let_go", [False, True])
+def test_a_preview_says_what_a_redrive_would_not_wait_for(
+    database: Database, link: Link, engine: sa.Engine, let_go: bool
+) -> None:
+    """Whether the set is still open or was closed with its job's cancel; and the token stands for what it has seen."""
+    items = running(database, link, 3)
+    job_id = wait_for(database, ids_of(items))
+    complete(link, [items[0].lease])
+    JoinWatch().close(link)
+    with engine.begin() as connection:
+        cancel(connection, job_id, by="me", reason="x")
+    assert not let_go or due(link) == []
+    complete(link, [items[1].lease])
+    with engine.begin() as connection:
+        seen = preview_redrive(connection, job_id)
+        assert (seen.sets_unmet, seen.sample[0]["set_left"], seen.sample[0]["set_stopped"]) == (1, 1, 0)
+    fail(link, [(items[2].lease, BROKEN)])
+    with engine.begin() as connection:
+        with pytest.raises(StateChanged):
+            redrive(connection, job_id, acknowledge=seen.token, by="me", reason="x")
+        again = preview_redrive(connection, job_id)
+        assert (again.sets_unmet, again.sample[0]["set_left"], again.sample[0]["set_stopped"]) == (1, 1, 1)
+        redrive(connection, items[2].lease.job_id, by="me", reason="x")
+    release_all(link)
+    complete(link, [item.lease for item in take(link, [items[2].lease.job_id])])
+    with engine.begin() as connection:
+        whole = preview_redrive(connection, job_id)
+        assert (whole.sets_unmet, whole.sample[0]["set_left"]) == (0, None)
+        assert list(redrive(connection, job_id, acknowledge=whole.token, by="me", reason="x").redriven) == [job_id]
 
 
 def test_a_cancel_ends_the_wait(database: Database, link: Link, engine: sa.Engine) -> None:

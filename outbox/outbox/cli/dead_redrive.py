@@ -175,14 +175,34 @@ def _preview_lines(seen: RedrivePreview) -> Iterator[str]:
     if seen.with_uncertain or seen.with_pending:
         unknown = f"{seen.with_uncertain} with uncertain, {seen.with_pending} with pending ones"
         yield f"             {unknown}: their own rules decide"
+    if seen.sets_unmet:
+        yield f"sets:        {seen.sets_unmet} not complete: what waits for them would start at once, without waiting"
     if seen.groups:
         yield ""
         rows = [[group["kind"], group["tenant"], group["code"], group["jobs"]] for group in seen.groups]
         yield from table(["KIND", "TENANT", "CODE", "JOBS"], rows)
         yield ""
-        names = ("id", "kind", "logical_key", "state", "code", "attempt_count", "confirmed", "uncertain", "refusal")
-        headers = ["ID", "KIND", "KEY", "STATE", "CODE", "ATTEMPTS", "CONFIRMED", "UNCERTAIN", "REFUSED FOR"]
-        yield from table(headers, [[one[name] for name in names] for one in seen.sample])
+        names = ("id", "kind", "logical_key", "state", "code", "attempt_count", "confirmed", "uncertain")
+        headers = [
+            "ID",
+            "KIND",
+            "KEY",
+            "STATE",
+            "CODE",
+            "ATTEMPTS",
+            "CONFIRMED",
+            "UNCERTAIN",
+            "SET LEFT",
+            "REFUSED FOR",
+        ]
+        rows = [[*(one[name] for name in names), _set_left(one), one["refusal"]] for one in seen.sample]
+        yield from table(headers, rows)
+
+
+def _set_left(one: Mapping[str, Any]) -> str | None:
+    """Return how many of the jobs that one was to wait for have not ended as asked, and how many of them stopped."""
+    left, stopped = one["set_left"], one["set_stopped"]
+    return None if left is None else f"{left} ({stopped} stopped)" if stopped else str(left)
 
 
 def _next_step(seen: RedrivePreview) -> Iterator[str]:

@@ -1,12 +1,12 @@
--- Purpose: say exactly which jobs a redrive is about, and in which state: how many, of which cause, with what effects, and a fingerprint of
---   all that and of the terms. With an operation's id, and only if the fingerprint is the expected one, begin that operation with exactly these
+-- Purpose: say exactly which jobs a redrive is about, and in which state: how many, of which cause, with what effects, which of those named
+--   would start before the set of jobs that they were to wait for is complete, and a fingerprint of all that and of the terms. With an operation's id, and only if the fingerprint is the expected one, begin that operation with exactly these
 --   jobs, unless it has begun already.
 -- Transition: none
 -- Parameters: job_ids (or NULL: open dead letters by kind, code, queue, tenant, older_than_s, that had failed at until, or now), deadline_at,
 --   include_uncertain, most, operation_id (NULL: look only), expected (or NULL), actor, reason, chosen, rate_per_s, canary, stop_on_same_code,
 --   failure_ratio, ratio_at_least
 -- Locks: none but new rows, and who begins the same operation at once waits for the first. What changes from here on is seen when each job is
---   put back. Index: those of dead_letters; redrive_items_job; primary keys.
+--   put back. Index: those of dead_letters; redrive_items_job; primary keys; join_members_pkey for 1000 members of a set that are still awaited.
 WITH bounds AS MATERIALIZED (
   SELECT coalesce(CAST(:until AS timestamptz), c.now) AS until, c.now FROM (SELECT {schema}.clock() AS now) AS c
 ), named AS MATERIALIZED (
@@ -27,6 +27,7 @@ WITH bounds AS MATERIALIZED (
 ), picked AS MATERIALIZED (
   SELECT j.id, j.kind, j.tenant, j.logical_key, j.state, j.attempt_count, j.last_error_code AS code, j.finished_at,
     coalesce(a.confirmed, 0) AS confirmed, coalesce(a.uncertain, 0) AS uncertain, coalesce(a.pending, 0) AS pending,
+    t.set_left, t.set_stopped,
     CASE
       WHEN j.state = 'succeeded' THEN 'succeeded'
       WHEN j.state NOT IN ('failed', 'cancelled') THEN 'not_ended'
@@ -41,13 +42,27 @@ WITH bounds AS MATERIALIZED (
     END AS refusal,
     concat_ws('|', j.id, j.state, j.attempt_count, j.last_error_code, extract(epoch FROM j.finished_at), encode(j.payload_digest, 'hex'), a.mark,
       'erased ' || j.payload_erased_at, 'waits in ' || w.operations, CASE WHEN CAST(:job_ids AS uuid[]) IS NOT NULL THEN
-        'discarded ' || (SELECT d.discarded_at FROM {schema}.dead_letters AS d WHERE d.job_id = j.id) END) AS mark
+        'discarded ' || (SELECT d.discarded_at FROM {schema}.dead_letters AS d WHERE d.job_id = j.id) END,
+      'set ' || t.set_left || ' ' || t.set_stopped) AS mark
   FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id CROSS JOIN bounds AS b
     -- What waits in another redrive already, whose canaries and pace this one would pass by. One probe for each job: however much others hold.
     CROSS JOIN LATERAL (
       SELECT string_agg(i.operation_id::text, ',' ORDER BY i.operation_id) AS operations
       FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
       WHERE i.job_id = j.id AND i.state = 'waiting' AND r.ended_at IS NULL) AS w
+    -- Of a job that is named and has never run: those of its set that have not ended as asked. What a look has counted counts on; once nobody
+    -- waited any more it only let them go ('moot'). NULL where it waits for no set, or for none that is open.
+    LEFT JOIN LATERAL (
+      SELECT nullif(count(*), 0) AS set_left, count(*) FILTER (WHERE l.stopped) AS set_stopped
+      FROM (
+        SELECT s.condition = 'succeeded' AND (k.state IS NULL OR k.finished_at IS NOT NULL) AS stopped
+        FROM {schema}.joins AS s JOIN {schema}.join_members AS m ON m.join_id = s.job_id
+        LEFT JOIN LATERAL (SELECT x.state, x.finished_at FROM {schema}.jobs AS x WHERE x.id = m.job_id LIMIT 1) AS k ON true
+        WHERE s.job_id = j.id AND s.outcome IS DISTINCT FROM 'started' AND coalesce(m.seen, 'moot') = 'moot'
+          AND NOT CASE WHEN s.condition = 'succeeded' THEN k.state IS NOT DISTINCT FROM 'succeeded' ELSE k.state IS NULL OR k.finished_at IS NOT NULL END
+        LIMIT 1000
+      ) AS l
+    ) AS t ON CAST(:job_ids AS uuid[]) IS NOT NULL AND j.attempt_count = 0
   WHERE CAST(:job_ids AS uuid[]) IS NOT NULL OR j.state = 'failed'
 ), stamp AS MATERIALIZED (
   -- Sums of two hashes: the same whatever the order, and no text of all jobs is held.
@@ -89,9 +104,11 @@ SELECT s.total, s.fingerprint, b.until, EXISTS (SELECT 1 FROM begun) AS begun,
   EXISTS (SELECT 1 FROM {schema}.redrive_operations AS r WHERE r.id = CAST(:operation_id AS uuid)) AS has_begun_before,
   (SELECT count(*) FROM picked AS p WHERE p.confirmed > 0) AS with_confirmed, (SELECT count(*) FROM picked AS p WHERE p.uncertain > 0) AS with_uncertain,
   (SELECT count(*) FROM picked AS p WHERE p.pending > 0) AS with_pending,
+  (SELECT count(*) FROM picked AS p WHERE p.refusal IS NULL AND p.set_left > 0) AS sets_unmet,
   (SELECT json_agg(r) FROM (SELECT p.refusal, count(*) AS jobs FROM picked AS p WHERE p.refusal IS NOT NULL GROUP BY p.refusal ORDER BY 1) AS r) AS refusals,
   (SELECT json_agg(g) FROM (SELECT p.kind, p.tenant, p.code, count(*) AS jobs FROM picked AS p GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 20) AS g)
     AS groups,
-  (SELECT json_agg(x) FROM (SELECT p.id, p.kind, p.tenant, p.logical_key, p.state, p.code, p.attempt_count, p.confirmed, p.uncertain, p.pending, p.refusal
+  (SELECT json_agg(x) FROM (SELECT p.id, p.kind, p.tenant, p.logical_key, p.state, p.code, p.attempt_count, p.confirmed, p.uncertain, p.pending, p.refusal,
+      p.set_left, CASE WHEN p.set_left > 0 THEN p.set_stopped END AS set_stopped
     FROM picked AS p ORDER BY p.refusal IS NOT NULL, p.id LIMIT 10) AS x) AS sample
 FROM stamp AS s CROSS JOIN bounds AS b

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
+from outbox import cancel, enqueue, fan_in
 from outbox.cli import root
 from outbox.ending import Failure, fail
 from support.database import Database
@@ -72,6 +73,21 @@ def test_a_preview_ends_with_the_command_that_does_it(run: Any, database: Databa
     assert "a redrive would put nothing back: they would all be refused" in refused
     assert "--acknowledge" not in refused
     assert "no failed or cancelled job is chosen" in run("dead", "preview", "--older-than", "90m")[1]
+
+
+def test_a_preview_tells_of_a_set_that_is_not_complete(run: Any, database: Database, engine: sa.Engine) -> None:
+    """A cancelled job that was to wait for others would start without them: that is said, with how many are left."""
+    (failed,) = dead(database)
+    with engine.begin() as connection:
+        other = enqueue(connection, Note(key="other")).id
+        job = fan_in(connection, [failed, other], Note(key="then")).id
+        cancel(connection, job, by="me", reason="x")
+    shown = run("dead", "preview", job)[1]
+    assert "sets:        1 not complete" in shown
+    assert "2 (1 stopped)" in shown
+    found = json.loads(run("dead", "preview", job, "--json")[1])
+    assert (found["sets_unmet"], found["sample"][0]["set_left"], found["sample"][0]["set_stopped"]) == (1, 2, 1)
+    assert "sets:" not in run("dead", "preview", failed)[1]
 
 
 def test_a_module_that_cannot_be_imported_says_what_to_do(run: Any) -> None:
