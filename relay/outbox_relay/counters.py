@@ -22,6 +22,7 @@ NAMES = (
     "set_aside_by_pauses",
     "put_back_after_pauses",
     "taken_back_by_limits",
+    "put_back_for_keys",
     "started_by_sets",
     "looked_at_for_letters",
     "purged",
