@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 from sqlalchemy import Engine
 
+from outbox import masking
 from outbox.servers import NoServer
 from support.database import Database, cloned
 from support.servers import RemoteServers, RunServers, ServerDesk, Template
@@ -147,3 +148,11 @@ def amqp_url(rabbitmq_server: str) -> str:
 def prefix() -> str:
     """Return what this test's exchanges and queues must start with."""
     return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def fresh_registry() -> Iterator[None]:
+    """Have no secret be known for masking before the test, and none after it."""
+    masking.forget_all()
+    yield
+    masking.forget_all()

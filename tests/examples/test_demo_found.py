@@ -2,25 +2,19 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
 
-from outbox import masking
 from outbox.errors import SettingsError
 from outbox.servers import NoBroker, Postgres
 from outbox.urls import database_conninfo
 from statements.database import open_engine
 from statements.demo.found import check_found, usable
 
-
-@pytest.fixture(autouse=True)
-def _fresh_registry() -> Iterator[None]:
-    yield
-    masking.forget_all()
+pytestmark = pytest.mark.usefixtures("fresh_registry")
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from outbox.doctor import Limits, Report, examine
 from outbox.link import Link
 from support.database import Database
+from support.doctoring import Planter, planted
 from support.invariants import check_invariants
 
 
@@ -22,3 +24,22 @@ def sound(database: Database) -> Iterator[None]:
     """Check the invariants when the test has ended."""
     yield
     assert check_invariants(database) == []
+
+
+@pytest.fixture
+def stopped(database: Database) -> None:
+    """Have the clock stand still but for the test."""
+    database.clock.stop()
+
+
+@pytest.fixture
+def asked(database: Database) -> Callable[..., Report]:
+    """Return the doctor for this test's database, who tells of no stranger's transactions."""
+    engine = database.engine(pool_size=1)
+    return lambda **limits: examine(engine, schema=database.schema, limits=Limits(**({"old_s": 1e6} | limits)))
+
+
+@pytest.fixture
+def ill(database: Database, link: Link) -> Planter:
+    """Return a database after real traffic, with one job for each kind of corruption."""
+    return planted(database, link)

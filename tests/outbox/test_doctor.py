@@ -18,19 +18,12 @@ from outbox.reasons import NO_HANDLER
 from outbox.redrive_operations import steer_redrive
 from outbox.statements import statements_for
 from support.database import Database
-from support.doctoring import Planter, codes, planted, subjects, traffic
+from support.doctoring import Planter, codes, subjects, traffic
 from support.jobs import ABILITIES, WORKER, Note, notes, release_all, running, submit
 from support.redrives import begin, dead, turn
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 MENDED = {check.code for check in CHECKS if check.mend is not None}
-
-
-@pytest.fixture
-def asked(database: Database) -> Callable[..., Report]:
-    """Return the doctor for this test's database, who tells of no stranger's transactions."""
-    engine = database.engine(pool_size=1)
-    return lambda **limits: examine(engine, schema=database.schema, limits=Limits(**({"old_s": 1e6} | limits)))
 
 
 def test_nothing_is_found_after_real_traffic(database: Database, link: Link, asked: Callable[..., Report]) -> None:
@@ -40,12 +33,6 @@ def test_nothing_is_found_after_real_traffic(database: Database, link: Link, ask
     assert (report.disorders, report.unfinished) == ([], {})
     assert set(report.clean) == {check.code for check in CHECKS}
     assert report.healthy
-
-
-@pytest.fixture
-def ill(database: Database, link: Link) -> Planter:
-    """Return a database after real traffic, with one job for each kind of corruption."""
-    return planted(database, link)
 
 
 def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, asked: Callable[..., Report]) -> None:

@@ -10,32 +10,19 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from outbox.doctor import CHECKS, Limits, Report, examine, mend
+from outbox.doctor import CHECKS, Report, examine, mend
 from outbox.ending import complete, retry
 from outbox.keeping import recover_leases
 from outbox.link import Link
 from outbox_schemas import NameRefused
 from support.database import Database
-from support.doctoring import Planter, codes, planted
+from support.doctoring import Planter, codes
 from support.invariants import check_invariants
 from support.jobs import BROKEN, release_all, running, submit, take
 from support.waiting import until
 
 _WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 MENDED = {check.code for check in CHECKS if check.mend is not None}
-
-
-@pytest.fixture
-def asked(database: Database) -> Callable[..., Report]:
-    """Return the doctor for this test's database, who tells of no stranger's transactions."""
-    engine = database.engine(pool_size=1)
-    return lambda **limits: examine(engine, schema=database.schema, limits=Limits(**({"old_s": 1e6} | limits)))
-
-
-@pytest.fixture
-def ill(database: Database, link: Link) -> Planter:
-    """Return a database after real traffic, with one job for each kind of corruption."""
-    return planted(database, link)
 
 
 def test_mending_leaves_what_only_a_person_can_mend(

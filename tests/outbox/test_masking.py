@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -18,11 +17,7 @@ from outbox.masking import MASK, mask, masked_line, named, printable, register, 
 NASTY = "p@ss%/:#?[x]'\" é\\"
 
 
-@pytest.fixture(autouse=True)
-def _fresh_registry() -> Iterator[None]:
-    masking.forget_all()
-    yield
-    masking.forget_all()
+pytestmark = pytest.mark.usefixtures("fresh_registry")
 
 
 @pytest.mark.parametrize(

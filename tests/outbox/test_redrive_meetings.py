@@ -17,16 +17,10 @@ from support.jobs import look
 from support.redrives import begin, dead, redriven_slowly, run_ready, turn
 from support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("sound")
+pytestmark = pytest.mark.usefixtures("sound", "stopped")
 
 
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-
-
-@pytest.fixture(autouse=True)
-def stopped(database: Database) -> None:
-    """Have the clock stand still but for the test."""
-    database.clock.stop()
 
 
 def test_what_changed_meanwhile_is_refused(database: Database, link: Link, engine: sa.Engine) -> None:

@@ -17,15 +17,9 @@ from support.database import Database
 from support.jobs import Note, history, look
 from support.redrives import begin, dead, redriven_slowly, run_ready, turn
 
-pytestmark = pytest.mark.usefixtures("sound")
+pytestmark = pytest.mark.usefixtures("sound", "stopped")
 
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-
-
-@pytest.fixture(autouse=True)
-def stopped(database: Database) -> None:
-    """Have the clock stand still but for the test."""
-    database.clock.stop()
 
 
 def test_it_goes_at_its_rate_for_each_tenant(database: Database, link: Link, engine: sa.Engine) -> None:

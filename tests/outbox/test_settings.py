@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,7 @@ from outbox.retention_settings import RetentionSettings
 from outbox.settings import ConsumerSettings, RelaySettings, Settings, load
 from support.settings_page import descriptions
 
-
-@pytest.fixture(autouse=True)
-def _fresh_registry() -> Iterator[None]:
-    masking.forget_all()
-    yield
-    masking.forget_all()
+pytestmark = pytest.mark.usefixtures("fresh_registry")
 
 
 @pytest.fixture

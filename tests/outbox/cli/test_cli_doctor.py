@@ -7,23 +7,9 @@ from typing import Any
 
 import pytest
 
-from outbox.cli import root
 from outbox.doctor import CHECKS
 from support.database import Database
 from support.jobs import submit
-
-
-@pytest.fixture
-def run(database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command line on this test's database and return exit code, stdout and stderr."""
-    monkeypatch.setenv("OUTBOX_DATABASE_URL", database_url)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = root.run(arguments)
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 def test_preview_mending_and_a_clean_bill(run: Any, database: Database) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from outbox import JobState, enqueue, retention
 from outbox.barriers import Barrier
-from outbox.cli import root
 from outbox.ending import complete
 from outbox.retention import Rule, Stretch, preview, purge
 from support.database import Database
@@ -35,19 +34,17 @@ class Note(Payload):
 
 
 @pytest.fixture
-def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """Run a command line on this test's database, in a directory with a module; no canary ever leaves."""
-    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
+def canaries() -> tuple[str, ...]:
+    """Return what stands in the jobs of these tests."""
+    return (CANARY,)
+
+
+@pytest.fixture
+def run(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a command line in a directory with a module."""
     (tmp_path / "notes_of_purge.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = root.run(arguments)
-        shown = capsys.readouterr()
-        assert CANARY not in shown.out + shown.err
-        return code, shown.out, shown.err
-
     return run
 
 

@@ -7,24 +7,10 @@ from typing import Any
 
 import pytest
 
-from outbox.cli import root
 from support.database import Database
 from support.jobs import submit
 
 WHO = ("--by", "ada", "--reason", "the partner asked for it")
-
-
-@pytest.fixture
-def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command line on this test's database and return exit code, stdout and stderr."""
-    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = root.run(arguments)
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 def test_set_show_and_unset(run: Any, database: Database) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from outbox import QueueFull
-from outbox.cli import root
 from outbox.cli.dead_options import changing
 from outbox.identity import worker_identity
 from outbox.presence import Presence, Role
@@ -18,19 +17,6 @@ from support.database import Database
 from support.jobs import submit
 
 WHO = ("--by", "ada", "--reason", "the bank is closed")
-
-
-@pytest.fixture
-def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command line on this test's database and return exit code, stdout and stderr."""
-    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = root.run(arguments)
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 @pytest.mark.parametrize(

@@ -8,28 +8,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-import pytest
 import sqlalchemy as sa
 
 from outbox import cancel, enqueue, fan_in
-from outbox.cli import root
 from outbox.ending import Failure, fail
 from support.database import Database
 from support.jobs import Note, look, running
-
-
-@pytest.fixture
-def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command line on this test's database and return exit code, stdout and stderr."""
-    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        code = root.run([str(argument) for argument in arguments])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
-
 
 WHO = ("--by", "me", "--reason", "mended")
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from typing import Any
 from uuid import UUID
@@ -28,11 +28,7 @@ from outbox.settings import load
 UNREACHABLE = "postgresql://u:canary%40secret@127.0.0.1:1/db?connect_timeout=2"
 
 
-@pytest.fixture(autouse=True)
-def _fresh_registry() -> Iterator[None]:
-    masking.forget_all()
-    yield
-    masking.forget_all()
+pytestmark = pytest.mark.usefixtures("fresh_registry")
 
 
 @pytest.fixture

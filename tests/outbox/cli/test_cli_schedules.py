@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from outbox.cli import root
 from support.database import Database
 
 WHO = ("--by", "ann", "--reason", "a test")
@@ -30,19 +29,6 @@ nightly = Schedule(name="nightly", payload=Bill(), cron="30 2 * * *", time_zone=
 more = [nightly, Schedule(name="often", payload=Bill(month=2), every=900)]
 none = []
 """
-
-
-@pytest.fixture
-def run(database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command line on this test's database and return exit code, stdout and stderr."""
-    monkeypatch.setenv("OUTBOX_DATABASE_URL", database.url)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        code = root.run([str(argument) for argument in arguments])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 @pytest.fixture
