@@ -139,9 +139,11 @@ def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | 
         if allowed is not None:
             take_from(allowed, rows)
         taken += _round_by_round(visited, rows, turn)
-        held = not seen.whole or visited != seen.visited
         asked_for = sum(shares.counts)
-        if seen.whole and (not rows or (asked_for < left and len(rows) >= asked_for)):
+        # Rows that somebody holds, or that were set aside for their keys: others may go in their place.
+        short = len(rows) < asked_for
+        held = short or not seen.whole or visited != seen.visited
+        if seen.whole and not short and asked_for < left:
             break
         # Where few of them had something due, the next visit goes as far as one may.
         idle = sum(one.due > 0 for one in visited) < len(visited) - 1

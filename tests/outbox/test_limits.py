@@ -218,7 +218,10 @@ def test_changes_of_a_tenant_s_rate_give_nothing_away(database: Database, link: 
     database.clock.advance(60)
     LimitKeeper().keep(link)
     assert database.count("tenant_limits") == 0
-    assert change(set_queue, tenant_burst=9) == 4
+    with ops.begin():
+        set_queue(ops, "notes", tenant_burst=9, **WHO)
+    assert change(set_tenant, "acme", rate_per_s=5, burst=50) == 4
+    assert change(clear_tenant, "acme") == 0
     database.clock.advance(60)
     LimitKeeper().keep(link)
     assert change(set_queue, tenant_burst=8) == 8
