@@ -114,7 +114,11 @@ def write_one(
 
 def _write_new(call: Call, ordered: Sequence[Submission]) -> list[JobRef]:
     """Write jobs if all their keys are free, else nothing: the usual case of a batch, and the faster statement."""
-    if len(ordered) == 1 or any(one[:2] == other[:2] or one.subject for one, other in pairwise(ordered)):
+    if (
+        len(ordered) == 1
+        or any(one.subject for one in ordered)
+        or any(one[:2] == other[:2] for one, other in pairwise(ordered))
+    ):
         return []
     answer = call.ask("enqueue_new", ordered)
     if answer is None:

@@ -153,13 +153,22 @@ def nodes(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 def parameters_for(database: Database, statement: str, count: int) -> dict[str, Any]:
     """Return parameters that name `count` live rows of the phase that the statement is for."""
-    phase = {"claim": "released", "refuse": "released", "unrelease": "released"}.get(statement, "leased")
+    phases = {
+        "claim": "released",
+        "refuse": "released",
+        "unrelease": "released",
+        "supersede": "owed",
+        "replace": "owed",
+    }
+    phase = phases.get(statement, "leased")
     rows = database.rows(f"SELECT job_id, lease_token FROM {{s}}.outbox WHERE phase = '{phase}' LIMIT %s", count)
+    jobs: list[Any] = [{"job_id": str(row[0]), "after": None, "digest": "00", "payload": "{}"} for row in rows]
     text: dict[str, Any] = dict.fromkeys(
         ("error_classes", "error_codes", "error_messages", "tracebacks"), ["x"] * len(rows)
     )
     return text | {
-        "jobs": json.dumps([{"job_id": str(row[0]), "after": None} for row in rows]),
+        "jobs": json.dumps([[str(row[0])] * 2 for row in rows] if statement == "supersede" else jobs),
+        "latest": True, "aside_at": HELD,
         "job_ids": [row[0] for row in rows], "tokens": [row[1] or uuid4() for row in rows], "queue": "notes",
         "batch": count, "overdue_s": 0, "blameless": False, "rehint_after_s": 10, "rehint_max_s": 300,
         "kinds": ["test.note"], "versions": [1],
@@ -183,6 +192,7 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
 
 HOT_PATH = [
     "release", "claim", "complete", "retry", "park", "fail", "heartbeat", "unrelease", "refuse", "fence", "cancel",
+    "supersede", "replace",
     "put_off_leases", "recover_leases", "due_again", "spent_budgets",
     "visit_tenants", "release_shares",
 ]  # fmt: skip

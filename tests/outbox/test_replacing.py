@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from support.database import Database
 from support.edits import Edit, SealedEdit, stored, write
 from support.jobs import Note, look, release_all, submit, take
 from support.sealing import ring, using
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -78,7 +80,9 @@ def test_the_earlier_or_the_later_time_counts(database: Database) -> None:
         (again,) = write(database, Note(key="k"), replace=word, run_at=asked)
         assert (again.replaced, again.created) == (changed, False)
         assert times(database, job) == (expected, expected, expected - timedelta(minutes=1))
-    (now,) = write(database, Note(key="k"), replace="earliest")
+    assert write(database, Note(key="k", body=2), replace="latest", run_at=at(9))[0].replaced
+    assert times(database, job)[0] == at(3)
+    (now,) = write(database, Note(key="k", body=2), replace="earliest")
     assert now.replaced
     assert times(database, job)[0] <= datetime.now(UTC) + timedelta(minutes=1)
 
@@ -140,6 +144,18 @@ def test_what_is_rolled_back_has_replaced_nothing(database: Database, link: Link
         connection.rollback()
     assert stored(database, job.id) == 1
     assert len(take(link, [job.id])) == 1
+
+
+def test_who_has_waited_for_a_rival_looks_anew(database: Database) -> None:
+    """What were the same arguments are others by then: those of the call that comes last stay."""
+    (job,) = write(database, Note(key="k", body=1), run_at=at(1))
+    with database.engine().connect() as rival, ThreadPoolExecutor(1) as pool:
+        assert enqueue(rival, Note(key="k", body=2), replace="latest").replaced
+        last = pool.submit(write, database, Note(key="k", body=1), replace="latest", run_at=at(2))
+        until(lambda: database.count("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0)
+        rival.commit()
+        assert last.result()[0].replaced
+    assert (stored(database, job.id), times(database, job)[0]) == (1, at(2))
 
 
 def test_what_is_set_aside_stays_aside(database: Database, link: Link) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,6 +30,7 @@ from support.database import Database
 from support.edits import Edit, states, write
 from support.jobs import BROKEN, Note, OtherNote, look, release_all, submit, take
 from support.targets import WAYS, Caller, run_with
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -137,6 +139,7 @@ def test_a_snapshot_supersedes_and_replaces_nothing(database: Database) -> None:
             enqueue(connection, Edit(key="new"))
             connection.commit()
     assert states(database) == {"old": "ready", "new": "ready"}
+    assert database.value("SELECT payload ->> 'body' FROM {s}.jobs WHERE logical_key = 'old'") is None
 
 
 def test_a_repeat_supersedes_nothing(database: Database) -> None:
@@ -244,6 +247,35 @@ def test_a_job_whose_effect_is_open_goes_on(database: Database, link: Link) -> N
     after = look(database, old.id).cancelled_after
     assert after is not None
     assert after.effects == {"confirmed": ("charge",)}
+
+
+def test_what_runs_is_not_waited_for(database: Database, link: Link) -> None:
+    """A worker's own transaction holds its job's row; no submission stands still for it."""
+    (old,) = write(database, Edit(key="old"))
+    release_all(link)
+    take(link, [old.id])
+    worker = database.connect(autocommit=False)
+    worker.execute(database.sql("SELECT 1 FROM {s}.outbox FOR UPDATE"))
+    with database.engine().begin() as connection:
+        connection.execute(sa.text("SET LOCAL lock_timeout = '5s'"))
+        assert enqueue(connection, Edit(key="new"), supersedes=True).superseded == ()
+        assert not enqueue(connection, Edit(key="old"), replace="latest").replaced
+        with pytest.raises(LogicalKeyConflict):
+            enqueue(connection, Edit(key="old", body=2), replace="latest")
+
+
+def test_what_was_written_under_a_rows_lock_is_seen(database: Database) -> None:
+    """A supersession that has waited for a row looks anew: an effect that was begun meanwhile keeps the job."""
+    (old,) = write(database, Edit(key="old"))
+    rival = database.connect(autocommit=False)
+    rival.execute(database.sql("UPDATE {s}.outbox SET last_error = 'held'"))
+    effect = "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at) "
+    rival.execute(database.sql(effect + "VALUES (%s, 'charge', 'pending', '', 0, now())"), [old.id])
+    with ThreadPoolExecutor(1) as pool:
+        newer = pool.submit(write, database, Edit(key="new"), supersedes=True)
+        until(lambda: database.count("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0)
+        rival.commit()
+        assert newer.result()[0].superseded == ()
 
 
 def test_a_set_waits_on_or_is_called_off(database: Database) -> None:

@@ -33,6 +33,14 @@ class Probe(Payload):
         return self.key
 
 
+class About(Probe):
+    """A payload that is about something."""
+
+    def subject_key(self) -> str:
+        """Return the same for all."""
+        return "this"
+
+
 @pytest.fixture
 def canaries() -> tuple[str, ...]:
     """Return what stands in the jobs of these tests."""
@@ -93,6 +101,18 @@ def test_show_tells_what_a_job_waits_for(run: Any, engine: Engine) -> None:
     answer = json.loads(shown)
     assert "due in 1 h 59 min" in answer["waits_for"] or "due in 2 h" in answer["waits_for"]
     assert (answer["job"]["id"], answer["job"]["state"], answer["attempts"]) == (str(later), "ready", [])
+
+
+def test_show_tells_what_a_job_is_about_and_what_came_in_its_place(run: Any, engine: Engine) -> None:
+    """The subject, and the newer job's id: for people and for programs."""
+    with engine.begin() as connection:
+        old = enqueue(connection, About(key="old"))
+        new = enqueue(connection, About(key="new"), supersedes=True)
+    assert "about:       this" in run("jobs", "show", str(new.id))[1]
+    shown = run("jobs", "show", str(old.id))[1]
+    assert f"cancelled:   by writer: superseded by job {new.id}" in shown
+    job = json.loads(run("jobs", "show", str(old.id), "--json")[1])["job"]
+    assert (job["subject"], job["cancelled_after"]["superseded_by"]) == ("this", str(new.id))
 
 
 def test_explain_tells_why_and_what_unblocks(run: Any, engine: Engine) -> None:
