@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from outbox.key_reasons import key_around
 from outbox.limit_reasons import limits_around
 from outbox.link import Link
 from outbox.pausing import Pause
@@ -68,6 +69,7 @@ def _explained(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -
         pauses=_pauses(row.pauses),
         limits=limits,
         discarded=discarded,
+        key=None if job.limit_key is None else key_around(read("key_around", {"job_id": job.id})),
         attempt_ended_at=row.attempt_ended_at,
         relay_seen_at=row.relay_seen_at,
         able_seen_at=row.able_seen_at,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from outbox.key_keeping import KEY_NEXT, KEY_WAITS
+from outbox.key_reasons import KeyAround, held_by_key
 from outbox.limit_reasons import LimitsAround, held_back
 from outbox.masking import masked_line, printable
 from outbox.pause_keeping import PAUSED
@@ -39,6 +41,8 @@ UNKNOWN_KEY = "unknown key"
 NACKED = "the broker refused the hint"
 NO_QUEUE = "the broker has no such queue"
 CUT_OFF = "the connection to the broker was lost"
+# What came of no hint, or only of one that came too early.
+_SAYS_NOTHING = frozenset({NOT_DUE, KEY_WAITS, KEY_NEXT})
 _BROKERS = frozenset({NACKED, NO_QUEUE, CUT_OFF})
 # As an attempt ends whose external effect may or may not have happened.
 ON_HOLD = "effect_on_hold"
@@ -68,6 +72,7 @@ class Surroundings:
         awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
         pauses: those in force that hold it, the widest first.
         limits: what its queue's limits leave to it; None where there are none.
+        key: what there is of its concurrency key; None where it has none.
         discarded: who has closed its dead letter, why, and when.
         attempt_ended_at: when its last attempt ended.
         relay_seen_at, able_seen_at: the last sign of any relay, and of any consumer that could run it, as far as these
@@ -85,6 +90,7 @@ class Surroundings:
     pauses: tuple[Pause, ...] = ()
     limits: LimitsAround | None = None
     discarded: tuple[str, str, datetime] | None = None
+    key: KeyAround | None = None
     attempt_ended_at: datetime | None = None
     relay_seen_at: datetime | None = None
     able_seen_at: datetime | None = None
@@ -158,7 +164,9 @@ def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Fin
     if _is_aside(owed) or (around.pauses and owed.phase is Phase.OWED and _due_at(owed) <= now):
         yield from _deadline(job, owed, now)
         return
-    if _due_at(owed) > now and owed.phase is Phase.OWED:
+    if owed.phase is Phase.OWED and owed.last_error == KEY_WAITS:
+        yield from _behind_key(job, owed, around)
+    elif _due_at(owed) > now and owed.phase is Phase.OWED:
         if _due_at(owed) >= HELD:
             yield from _held(job, around.awaited)
         else:
@@ -237,6 +245,7 @@ def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding
     if owed.phase is Phase.RELEASED:
         yield _released(owed, around.now)
         return
+    yield from _of_key(job, owed, around)
     for code, text, until in held_back(around.limits, job.queue, job.tenant, around.now):
         yield _finding(code, text + _before(owed), since=_due_at(owed), until=until)
     late_s = _seconds(_due_at(owed), around.now)
@@ -247,6 +256,21 @@ def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding
         many = f"{around.ahead} or more" if around.ahead >= AHEAD_LIMIT else str(around.ahead)
         text = f"its turn: {many} due before it in its queue (due for {span(late_s)})"
     yield _finding(Reason.HINT_OWED, text + _before(owed), since=_due_at(owed))
+
+
+def _behind_key(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
+    """Yield why a job is set aside for its key, or that it is no more for long."""
+    held = list(_of_key(job, owed, around))
+    if not held:
+        text = "the relay: its key has room, and it is put back in line next"
+        held = [_finding(Reason.HINT_OWED, text, since=_due_at(owed))]
+    yield from held
+    yield from _no_consumer(job, around)
+
+
+def _of_key(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
+    for code, text, remedy in held_by_key(around.key, job.limit_key):
+        yield _finding(code, text + _before(owed), since=_due_at(owed), remedy=remedy)
 
 
 def _released(owed: OwedView, now: datetime) -> Finding:
@@ -319,7 +343,7 @@ def _later(last_sign: datetime | None, created_at: datetime) -> datetime | None:
 
 def _reason(owed: OwedView) -> str | None:
     """Return why the last hint came to nothing; one that only came too early says nothing about what is awaited."""
-    if owed.last_error is None or owed.last_error == NOT_DUE:
+    if owed.last_error is None or owed.last_error in _SAYS_NOTHING:
         return None
     if owed.last_error == UNKNOWN_KEY and owed.needs_key:
         return printable(f"{UNKNOWN_KEY} {owed.needs_key}")

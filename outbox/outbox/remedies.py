@@ -21,6 +21,10 @@ REMEDIES = MappingProxyType(
         Reason.QUEUE_LIMIT: "the end of a job of its queue, or of its lease; or a person: `outbox queues set`",
         Reason.TENANT_LIMIT: "the end of a job of its tenant in this queue; or a person: `outbox queues set-tenant`",
         Reason.RATE_LIMIT: "time: so many start in a second; or a person: `outbox queues set`, or `set-tenant`",
+        Reason.KEY_LIMIT: "the end of a job of its key, or of its lease",
+        Reason.KEY_ORDER: "the end of that job (`outbox jobs explain ID`)",
+        Reason.KEY_BLOCKED: "a person: redrive that job (`outbox dead preview ID`), or close its dead letter "
+        "(`outbox dead discard ID`)",
         Reason.DEADLINE_PASSED: "a relay or a consumer, which fails it within seconds",
         Reason.DEADLINE_NEARS: "nothing: if it can't start before its deadline, it fails then",
         Reason.NO_CONSUMER: "a consumer of its queue with a handler for its kind and version: start or deploy one",

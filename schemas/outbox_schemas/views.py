@@ -183,7 +183,8 @@ class JobView(_View):
     and use up no retry, nor do those before the last redrive, whose numbers go up to `budget_start`. `failed_because`
     is a `FailedBecause` as text: why a failed job is not tried again. `state` is a plain text where a newer release has
     written one that this release doesn't know; the same holds for the words of its outbox row, attempts and effects.
-    `subject` is what its payload's `subject_key` has named.
+    `subject` is what its payload's `subject_key` has named, `limit_key` what its `limit_key` has, with its terms:
+    `limit_place` is not None where jobs run in the order of their submission, and grows with it.
     `run_at` is None while the job waits for a set of others to end (`fan_in`), and where it ended before they had.
     """
 
@@ -216,6 +217,11 @@ class JobView(_View):
     parent_id: UUID | None = None
     cancelled_after: CancelledAfter | None = None
     subject: str | None = None
+    limit_group: str | None = None
+    limit_key: str | None = None
+    limit_max: int | None = None
+    limit_place: int | None = None
+    limit_blocks: bool | None = None
     owed: OwedView | None
 
 

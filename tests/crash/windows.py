@@ -80,6 +80,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "mend_checkpoints_orphaned": _MENDED,
         "mend_clock_went_back": _MENDED,
         "mend_dead_letters": _MENDED,
+        "mend_key_stuck": _MENDED,
         "mend_outbox_row": _MENDED,
         "mend_owe": _MENDED,
         "mend_owe_nothing": _MENDED,

@@ -12,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from outbox.key_keeping import KEY_WAITS
+from outbox.key_reasons import KeyAround, held_by_key
 from outbox.limit_reasons import LimitsAround
 from outbox.limiting import Rule, Tokens
 from outbox.pause_keeping import PAUSED
@@ -119,6 +121,30 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         replace(STAFFED, limits=LimitsAround(Rule(None, 10, 5), Rule(None, 1, 1), Tokens(0.0, NOW), Tokens(0.5, NOW))),
         "its turn: of queue default 10 may start in a second, and so many just have",
         [Reason.RATE_LIMIT, Reason.RATE_LIMIT, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
+        replace(STAFFED, key=KeyAround(2, under_way=2)),
+        "a free slot: of its key account 1 2 may run, and 2 run or are about to",
+        [Reason.KEY_LIMIT],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
+        replace(STAFFED, key=KeyAround(1, 1, before=UUID(int=7))),
+        "job 00000000-0000-0000-0000-000000000007 of its key account 1, which was submitted before it",
+        [Reason.KEY_ORDER],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -1), limit_key="account 1"),
+        replace(STAFFED, key=KeyAround(1, failed=UUID(int=7))),
+        "a person: job 00000000-0000-0000-0000-000000000007 of its key account 1 comes before it, and has failed",
+        [Reason.KEY_BLOCKED, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
+        replace(STAFFED, key=KeyAround(1)),
+        "the relay: its key has room, and it is put back in line next",
+        [Reason.HINT_OWED],
     ),
     (
         job(owed=owed(Phase.OWED)),
@@ -407,6 +433,7 @@ def test_every_situation_has_its_reasons(
     assert found.unblocked_by in {
         REMEDIES[found.code],
         *map(resuming, around.pauses if found.code is Reason.PAUSED else ()),
+        *(remedy for code, _, remedy in held_by_key(around.key, view.limit_key) if code is found.code),
     }
 
 

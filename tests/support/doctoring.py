@@ -190,6 +190,14 @@ def planted(database: Database, link: Link) -> Planter:
         f"UPDATE {{s}}.jobs SET run_at = {ahead}, created_at = {ahead} WHERE id = %s",
         OWE + f"due_at = {ahead} WHERE job_id = %s",
     )
+    job, keyed = ready(), "limit_group = 'g', limit_key = 'k', limit_max = 1"
+    plant(
+        "key_stuck",
+        job,
+        f"UPDATE {{s}}.jobs SET {keyed}, run_at = now() - interval '1000 hours' WHERE id = %s",
+        OWE + f"{keyed}, last_error = 'waits for its key', due_at = now() + interval '52594000 hours', "
+        "order_key = now() + interval '52594000 hours' WHERE job_id = %s",
+    )
     # At the end: whatever makes another job run releases all hints that are due.
     [later] = submit(database, run_at=database.value("SELECT {s}.clock() + interval '1 day'"))
     plant("due_too_early", later, OWE + "due_at = now(), order_key = now() WHERE job_id = %s")

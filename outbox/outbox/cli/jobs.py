@@ -199,11 +199,20 @@ def _more_facts(job: JobView) -> dict[str, object]:
         "follows from": job.parent_id,
         "correlation": job.correlation_id,
         "about": job.subject,
+        "key": _key_of(job),
         "cancelled": f"by {job.cancel_requested_by}: {job.cancel_reason}" if cancelled else None,
         "payload": None if job.payload_erased_at is None else f"erased {instant(job.payload_erased_at)}",
         "by then": None if job.cancelled_after is None else job.cancelled_after.sentence,
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _key_of(job: JobView) -> str | None:
+    if job.limit_key is None:
+        return None
+    order = ", in order" if job.limit_place is not None else ""
+    blocks = ", a failed one blocks" if job.limit_blocks else ""
+    return f"{job.limit_key} in {job.limit_group}: {job.limit_max} at a time{order}{blocks}"
 
 
 def _payload_lines(shown: dict[str, object]) -> Iterator[str]:

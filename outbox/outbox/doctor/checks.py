@@ -122,7 +122,7 @@ _DATA = (
     Check(
         "copies_differ",
         Severity.ERROR,
-        "a job's two rows differ in queue, tenant or deadline",
+        "a job's two rows differ in queue, tenant, deadline, subject or concurrency key",
         _ROW,
         Walk.OUTBOX,
         "mend_outbox_row",
@@ -157,6 +157,14 @@ _DATA = (
         "a job waits for a set of jobs that is closed or gone",
         "cancel it, and submit its work anew",
         Walk.OUTBOX,
+    ),
+    Check(
+        "key_stuck",
+        Severity.WARNING,
+        "a job waits for its concurrency key, of which nothing is under way",
+        "it is put back in line; see that a relay runs and reaches the database",
+        Walk.OUTBOX,
+        "mend_key_stuck",
     ),
     Check(
         "payload_unreadable",

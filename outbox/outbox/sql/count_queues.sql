@@ -67,6 +67,15 @@ WITH RECURSIVE now AS MATERIALIZED (
         AND o.order_key < CAST(:aside_at AS timestamptz)
       ORDER BY o.order_key LIMIT k.most
     ) AS d GROUP BY 1
+    UNION ALL
+    -- What waits for its concurrency key stands six thousand years behind its place, and is due.
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*), min(d.due_at), count(*)
+    FROM (
+      SELECT o.tenant, least(o.due_at - interval '52594920 hours', n.instant) AS due_at FROM {schema}.outbox AS o
+      WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > '6900-01-01Z' AND o.order_key < CAST(:aside_at AS timestamptz)
+        AND o.last_error = 'waits for its key'
+      ORDER BY o.order_key, o.job_id LIMIT k.most
+    ) AS d GROUP BY 1
   ) AS p
   GROUP BY k.queue, p.tenant
 ), out AS MATERIALIZED (
@@ -86,7 +95,7 @@ SELECT k.queue, '' AS tenant,
   coalesce((SELECT sum(d.looked) FROM due AS d WHERE d.queue = k.queue) >= m.most, false) AS capped,
   (SELECT count(*) FROM (
     SELECT o.due_at FROM {schema}.outbox AS o
-    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant AND o.order_key < CAST(:aside_at AS timestamptz)
+    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant AND o.order_key < '6900-01-01Z'
     ORDER BY o.order_key LIMIT CAST(:few AS integer)
   ) AS s WHERE s.due_at > n.instant) AS scheduled,
   coalesce(l.running, 0) AS running,

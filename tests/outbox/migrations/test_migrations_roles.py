@@ -32,7 +32,7 @@ LIMITED = "free_keys hold_limits count_limited pick_low release_picked spend_tok
 LIMITING = f"{LIMITED} governed_queues take_back_limited forget_tokens"
 LIMITS = (
     "hold_queue open_queue set_queue_limits read_tenant set_tenant_limits govern_queue list_limits governed_queues "
-    "take_back_limited forget_tokens limits_around"
+    "take_back_limited forget_tokens limits_around key_around"
 )
 LEASES = "due_leases put_off_leases recover_leases expire_deadlines"
 KEEPING = f"{RELEASING} {PAUSING} {LIMITING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"
@@ -66,7 +66,7 @@ SCHEDULING = (
 )
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new enqueue_keyed enqueue_new_keyed take_place "
-    "find_committed get_job surroundings limits_around once find_once "
+    "find_committed get_job surroundings limits_around key_around once find_once "
     "keep_once look_at_members open_join",
     "coalescer": "enqueue_subjects supersede replace",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
