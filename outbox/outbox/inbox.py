@@ -15,11 +15,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from pydantic import BaseModel
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from outbox.link import Link
 from outbox.side_lookup import beside
@@ -30,6 +29,9 @@ from outbox_schemas import InboxKeyConflict, NameRefused, SubmissionUnresolved
 from outbox_schemas.documents import document_text, read_back
 from outbox_schemas.exactness import text_digest
 from outbox_schemas.names import check_key
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 __all__ = ["MAX_RESULT_BYTES", "AsyncOnce", "Once", "once", "once_async", "purge_inbox"]
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-from sqlalchemy.orm import Session, scoped_session
 
 from outbox_schemas import NameRefused
 
-__all__ = ["SCHEMA_KEY", "AsyncTarget", "Target", "awaitable", "connection_of", "schema_of", "writable"]
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+    from sqlalchemy.orm import Session, scoped_session
 
-Target = Session | scoped_session[Session] | sa.Connection
-AsyncTarget = AsyncSession | async_scoped_session[AsyncSession] | AsyncConnection
+__all__ = ["SCHEMA_KEY", "AsyncTarget", "Target", "awaitable", "connection_of", "info_of", "schema_of", "writable"]
+
+Target: TypeAlias = "Session | scoped_session[Session] | sa.Connection"
+AsyncTarget: TypeAlias = "AsyncSession | async_scoped_session[AsyncSession] | AsyncConnection"
 
 SCHEMA_KEY = "outbox.schema"
 """Where a handler's session says which installation it belongs to (`Session.info`)."""
@@ -21,14 +25,12 @@ SCHEMA_KEY = "outbox.schema"
 
 def connection_of(target: Target) -> sa.Connection:
     """Return the connection that carries the caller's transaction. Raises `TypeError` for anything that has none."""
-    if isinstance(target, scoped_session):
-        target = target()
-    if isinstance(target, Session):
-        return target.connection()
     if isinstance(target, sa.Connection):
         return target
+    if _is_session(target):
+        return target.connection()
     remedy = ""
-    if isinstance(target, AsyncSession | AsyncConnection | async_scoped_session):
+    if _is_one(target, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection", "async_scoped_session"):
         remedy = "; use enqueue_async, or await target.run_sync(lambda inner: ...) for what has no async twin"
     raise TypeError(f"expected a SQLAlchemy Session or Connection, not {type(target).__name__}{remedy}")
 
@@ -39,7 +41,7 @@ def schema_of(target: Target | None, schema: str | None) -> str:
     """
     if schema is not None:
         return schema
-    own = target.info.get(SCHEMA_KEY) if isinstance(target, Session | scoped_session) else None
+    own = info_of(target).get(SCHEMA_KEY)
     return str(own) if own else os.environ.get("OUTBOX_SCHEMA") or "outbox"
 
 
@@ -63,8 +65,32 @@ def awaitable(target: AsyncTarget, caller: str) -> AsyncSession | AsyncConnectio
     """Return the async session or connection whose `run_sync` gives the function `caller` what its twin takes. Raises
     `TypeError` for anything else.
     """
-    if isinstance(target, async_scoped_session):
-        target = target()
-    if isinstance(target, AsyncSession | AsyncConnection):
-        return target
+    found: object = target() if _is_scoped(target) else target
+    if _is_async(found):
+        return found
     raise TypeError(f"{caller} takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+
+
+def info_of(target: Target | None) -> dict[Any, Any]:
+    """Return what a session carries (`Session.info`); nothing for a connection, or for None."""
+    return target.info if _is_session(target) else {}
+
+
+def _is_session(target: object) -> TypeGuard[Session | scoped_session[Session]]:
+    return _is_one(target, "sqlalchemy.orm", "Session", "scoped_session")
+
+
+def _is_scoped(target: object) -> TypeGuard[async_scoped_session[AsyncSession]]:
+    return _is_one(target, "sqlalchemy.ext.asyncio", "async_scoped_session")
+
+
+def _is_async(target: object) -> TypeGuard[AsyncSession | AsyncConnection]:
+    return _is_one(target, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection")
+
+
+def _is_one(target: object, module: str, *names: str) -> bool:
+    """Tell whether a target is of a class of a module. Whoever has made one has loaded the module: it is not loaded
+    here, since commands and relays make none, and would take a sixth longer to start.
+    """
+    loaded = sys.modules.get(module)
+    return isinstance(target, tuple(kind for name in names if isinstance(kind := getattr(loaded, name, None), type)))

@@ -21,15 +21,13 @@ from datetime import datetime
 from typing import NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
-from sqlalchemy.orm import Session, scoped_session
-
 from outbox.coalescing import write_coalescing
 from outbox.coalescing_terms import Replace, Supersedes
 from outbox.fullness import bounded_queues
 from outbox.job_writing import Call, write_many, write_one
 from outbox.statements import statements_for
 from outbox.submission import USUAL, Options, submission_of, submissions_of
-from outbox.targets import SCHEMA_KEY, AsyncTarget, Target, awaitable, connection_of, schema_of, writable
+from outbox.targets import SCHEMA_KEY, AsyncTarget, Target, awaitable, connection_of, info_of, schema_of, writable
 from outbox_schemas import JobRef, Payload
 
 __all__ = [
@@ -217,5 +215,5 @@ def own_queue(target: Target) -> str | None:
 
 
 def _origin(target: Target) -> Origin | None:
-    found = target.info.get(ORIGIN_KEY) if isinstance(target, Session | scoped_session) else None
+    found = info_of(target).get(ORIGIN_KEY)
     return found if isinstance(found, Origin) else None
