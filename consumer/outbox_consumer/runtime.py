@@ -16,8 +16,11 @@ from outbox.ending import Unstarted
 from outbox.gleaning import Gleaner
 from outbox.identity import worker_identity
 from outbox.leasing import Claimed
+from outbox.offering import Offering
 from outbox.presence import Presence, Role
 from outbox.queue_slots import QueueSlots
+from outbox.sealing.using import current
+from outbox.sealing.vault import openable
 from outbox.settings import Settings
 from outbox_consumer.applying import Applier
 from outbox_consumer.attempt import Attempts
@@ -107,7 +110,9 @@ class Consumer:
         presence = Presence(
             Role.CONSUMER, self._worker, queues=names, abilities=registry.abilities, ended_per_s=self._rates.per_s
         )
-        self._timekeeper = Timekeeper(self._connections.link("time"), self.broker_away, presence, self._refusals)
+        offering = Offering(names, registry.abilities, openable(current()))
+        link = self._connections.link("time")
+        self._timekeeper = Timekeeper(link, self.broker_away, presence, self._refusals, offering)
         self._loops = self._make_loops()
 
     def start(self) -> None:

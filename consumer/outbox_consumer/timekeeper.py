@@ -4,6 +4,7 @@ since then there may be no relay either. The same loop says that the process liv
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sized
@@ -17,6 +18,7 @@ from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover
 from outbox.key_keeping import KeyKeeper
 from outbox.limit_keeping import LimitKeeper
 from outbox.link import Link
+from outbox.offering import Offering
 from outbox.pause_keeping import PauseKeeper
 from outbox.presence import LIVE_S, Presence
 from outbox.queue_figures import FigureKeeper
@@ -24,6 +26,8 @@ from outbox.trouble import Trouble
 from outbox_consumer.refusals import Refusals
 
 __all__ = ["Timekeeper"]
+
+log = logging.getLogger("outbox.consumer")
 
 _EVERY_S = 0.5
 # Where a turn has ended by its time with more to do.
@@ -46,11 +50,17 @@ class _Transition(Protocol):
 
 class Timekeeper:
     """The body of the time-keeping loop: expired leases, passed deadlines, pauses, figures of queues; often while
-    `alone()`. It announces the process too, where it is given a presence, and keeps what writes were refused.
+    `alone()`. It announces the process too, where it is given a presence, keeps what writes were refused, and at the
+    start has jobs offered again that waited for this consumer.
     """
 
     def __init__(
-        self, link: Link, alone: Callable[[], bool], presence: Presence | None = None, refusals: Refusals | None = None
+        self,
+        link: Link,
+        alone: Callable[[], bool],
+        presence: Presence | None = None,
+        refusals: Refusals | None = None,
+        offering: Offering | None = None,
     ) -> None:
         self._link = link
         self._leases = LeaseWatch(link)
@@ -67,6 +77,8 @@ class Timekeeper:
         self._limits_trouble = Trouble("limits", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._keys = KeyKeeper()
         self._keys_trouble = Trouble("keys", _LONGEST_PAUSE_S, logger="outbox.consumer")
+        self._offering = offering
+        self._offering_trouble = Trouble("offering", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._alone = alone
         self._presence = presence
         self._refusals = refusals
@@ -81,11 +93,11 @@ class Timekeeper:
         trouble = Trouble("time", _LONGEST_PAUSE_S, logger="outbox.consumer")
         kept_at = float("-inf")
         more = False
-        pause_s = _EVERY_S
         self._tell()
+        pause_s = self._offer()
         while not self._stop.wait(pause_s):
-            pause_s = _EVERY_S
             self._tell()
+            pause_s = self._offer()
             began = time.monotonic()
             if not (more or self._alone()) and began - kept_at < _RARELY_S:
                 continue
@@ -103,7 +115,7 @@ class Timekeeper:
                     ]
                 )
                 kept_at = began
-                pause_s = _SOON_S if more else _EVERY_S
+                pause_s = _SOON_S if more else pause_s
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = max(trouble.report(error), _EVERY_S)
@@ -118,6 +130,24 @@ class Timekeeper:
             self._presence.tell(self._link)
         if self._refusals is not None:
             self._refusals.write(self._link)
+
+    def _offer(self) -> float:
+        """Offer again what waited for this consumer, for a turn's time at most, and return when to go on."""
+        if self._offering is None:
+            return _EVERY_S
+        until = time.monotonic() + _TURN_S
+        try:
+            while not self._offering.done:
+                if self._stop.is_set() or time.monotonic() > until:
+                    return _SOON_S
+                self._offering.go_on(self._link)
+            self._offering_trouble.over()
+            if self._offering.offered:
+                log.info("offered again what waited for this consumer", extra={"jobs": self._offering.offered})
+            self._offering = None
+        except psycopg.Error as error:
+            self._offering_trouble.report(error)
+        return _EVERY_S
 
     def _keep_pauses(self) -> bool:
         """See to pauses, and return whether there is more to do at once. A right that is missing for it must not slow

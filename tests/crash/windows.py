@@ -87,6 +87,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "note_rotation": _ROTATION,
         "once": _CALLERS,
         "open_job": _TOLD,
+        "offer_again": "one statement that brings forward what would be offered by itself, and offers it once",
         "open_join": _CALLERS,
         "open_queue": _OPERATOR,
         "pace_redrive": _REDRIVE,
