@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,11 @@ _SERVERS = pytest.StashKey[RunServers | RemoteServers]()
 _DESK = pytest.StashKey[ServerDesk]()
 _KEPT_VARIABLES = frozenset({"OUTBOX_DATABASE_URL", "OUTBOX_AMQP_URL"})
 _NEEDS = {"postgres_server": "template", "rabbitmq_server": "rabbitmq"}
+
+# Four workers and some hundred processes load the same modules: where a machine keeps Python from writing what it has
+# compiled, each would compile all of them anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No test fails for the machine being slow or for an unlucky seed, and a failure prints how to repeat it.
 settings.register_profile("outbox", deadline=None, print_blob=True, derandomize=True, database=None)
