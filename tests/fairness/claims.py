@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from fairness.limits import one_at_a_time, rate_in_budget
+from fairness.limits import limits_under_kills
+from fairness.rates import rate_in_budget
 from fairness.shares import lent_shares, mail_beside_exports, shares_by_weight
 from fairness.verdicts import Verdict
 from fairness.waits import small_tenants
@@ -20,7 +21,7 @@ CLAIMS: tuple[Callable[[Ground], Iterator[Verdict]], ...] = (
     shares_by_weight,
     lent_shares,
     mail_beside_exports,
-    one_at_a_time,
+    limits_under_kills,
     rate_in_budget,
 )
 

@@ -86,6 +86,18 @@ class Few(Numbered):
     queue = "few"
 
 
+class Keyed(Numbered):
+    """A job that shares its concurrency key with all of its kind, and runs in the order of submission."""
+
+    kind = "fair.keyed"
+    queue = "keyed"
+    ordered = True
+
+    def limit_key(self) -> str:
+        """Return the one key."""
+        return "one"
+
+
 def _sleep_s() -> float:
     """Return the consumer's mean, or up to a half less or more: were all alike, all slots would stay in step."""
     return float(os.environ.get(SLEEP_S, "0.05")) * random.uniform(0.5, 1.5)
@@ -153,6 +165,17 @@ class FewHandler(Handler[Few]):
     retry = RetryPolicy(max_attempts=50)
 
     def handle(self, job: Job, payload: Few) -> None:
+        """Take a while, watched."""
+        _watched(job, payload.queue)
+
+
+class KeyedHandler(Handler[Keyed]):
+    """Must not overlap any other of its key."""
+
+    lease = timedelta(seconds=LEASE_S)
+    retry = RetryPolicy(max_attempts=50)
+
+    def handle(self, job: Job, payload: Keyed) -> None:
         """Take a while, watched."""
         _watched(job, payload.queue)
 
