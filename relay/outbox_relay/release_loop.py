@@ -35,6 +35,8 @@ __all__ = ["Publishing", "ReleaseLoop"]
 AWAY_S = 0.2
 # While a runway is full, other queues are looked at this often.
 FULL_S = 0.02
+# Unless so few hints of each such queue are out: then a look costs little, and the usual waits hold.
+FEW_OUT = 128
 # And so often for tenants that come to a queue which several share.
 SHARED_S = 0.005
 # A wake-up doesn't say in which queue there is work: no more than so many are tried before the look that tells.
@@ -170,11 +172,13 @@ class ReleaseLoop:
     def _until_room(self, full: Sequence[DueQueue], wait_s: float, *, hurry: bool) -> float:
         """Return how long to wait while hints are due that there is no room for: until there may be some, since each
         look counts all that are out. But soon, for the sake of other queues, and sooner (`hurry`) just after one of
-        these had something. Tenants that come to a queue which several share are looked for meanwhile.
+        these had something, or where that counting is cheap: a slow queue must not delay others. Tenants that come to a
+        queue which several share are looked for meanwhile.
         """
         self._leave_off()
-        room_in_s = self._runways.room_in_s([queue.name for queue in full])
-        wait_s = wait_s if hurry else max(wait_s, min(room_in_s, FULL_S, self._settings.poll_max_s))
+        if not hurry and any(queue.released > FEW_OUT for queue in full):
+            room_in_s = self._runways.room_in_s([queue.name for queue in full])
+            wait_s = max(wait_s, min(room_in_s, FULL_S, self._settings.poll_max_s))
         self._shared = [queue for queue in full if self._sharer.several(queue.name)]
         if not self._shared:
             return wait_s

@@ -13,9 +13,10 @@ from outbox.relaying import Looker, ReleasedHint
 from outbox.waking import Wakeups
 from outbox_relay.bell import Bell
 from outbox_relay.counters import Counters
+from outbox_relay.lengths import FLOOR
 from outbox_relay.messages import Settled
 from outbox_relay.pacing import ASLEEP_S
-from outbox_relay.release_loop import ReleaseLoop
+from outbox_relay.release_loop import FULL_S, ReleaseLoop
 
 from .conftest import OtherNoop
 from .test_publishing import released
@@ -130,6 +131,15 @@ def test_a_busy_loop_does_not_ask(database, configure, submit, sleeper, eventual
     eventually(lambda: sleeper.loop.step() is not None and released(database) == configure().relay.runway)
     assert sleeper.loop.step() < ASLEEP_S
     assert asked(database) == 0
+
+
+def test_a_slow_queue_without_room_delays_no_other(database, submit, sleeper, eventually) -> None:
+    """While few hints are out and some are taken at times, the loop looks as often as if nothing waited for room."""
+    submit(200)
+    eventually(lambda: sleeper.loop.step() is not None and released(database) == FLOOR)
+    database.rows(TAKEN, 8)
+    assert sleeper.loop.step() < FULL_S / 2
+    assert released(database) == FLOOR - 8
 
 
 @pytest.mark.usefixtures("long_runways")
