@@ -64,7 +64,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "enqueue_new": _WRITER,
         "enqueue_new_keyed": _WRITER,
         "enqueue_one": _WRITER,
-        "enqueue_subjects": _WRITER,
+        "enqueue_subjects": _CALLERS,
         "erase_payloads": _PURGE,
         "expire_deadlines": (_B.RELAY_AFTER_EXPIRY,),
         "fail": _END,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from outbox import LogicalKeyConflict, bound_queue, enqueue, enqueue_many, fan_in, pause, resume
 from outbox.ending import complete, hand_back
@@ -19,7 +19,6 @@ from support.database import Database
 from support.edits import Edit, SealedEdit, stored, write
 from support.jobs import Note, look, release_all, submit, take
 from support.sealing import ring, using
-from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -146,15 +145,20 @@ def test_what_is_rolled_back_has_replaced_nothing(database: Database, link: Link
     assert len(take(link, [job.id])) == 1
 
 
-def test_who_has_waited_for_a_rival_looks_anew(database: Database) -> None:
+def test_arguments_that_a_rival_has_just_replaced_are_compared_anew(database: Database) -> None:
     """What were the same arguments are others by then: those of the call that comes last stay."""
     (job,) = write(database, Note(key="k", body=1), run_at=at(1))
-    with database.engine().connect() as rival, ThreadPoolExecutor(1) as pool:
-        assert enqueue(rival, Note(key="k", body=2), replace="latest").replaced
-        last = pool.submit(write, database, Note(key="k", body=1), replace="latest", run_at=at(2))
-        until(lambda: database.count("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0)
-        rival.commit()
-        assert last.result()[0].replaced
+    engine, rivals = database.engine(), iter([2])
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def come_between(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "replaced AS" in statement:
+            for body in rivals:
+                assert write(database, Note(key="k", body=body), replace="latest")[0].replaced
+
+    with engine.begin() as connection:
+        last = enqueue(connection, Note(key="k", body=1), replace="latest", run_at=at(2))
+    assert last.replaced
     assert (stored(database, job.id), times(database, job)[0]) == (1, at(2))
 
 
