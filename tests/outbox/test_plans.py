@@ -336,3 +336,32 @@ def test_a_look_at_members_reads_no_more_than_its_piece(database: Database) -> N
             if node.get("Relation Name") == "join_members":
                 rows = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
                 assert rows <= 50, f"{node['Node Type']} read {rows} of 5,000 members"
+
+
+@pytest.mark.parametrize("statistics", ["none", "analysed"])
+def test_tenants_are_served_without_a_read_of_anybody_s_flood(database: Database, statistics: str) -> None:
+    """A visit reads of each line as far as it is asked to, and a release what it releases, whoever has 20,000 waiting:
+    so a full tenant's jobs are passed over unread.
+    """
+    database.rows(
+        "INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at) SELECT gen_random_uuid(), 'notes', "
+        "CASE WHEN n <= 20000 THEN 'flood' ELSE 'small' END, now() - interval '1 h', now() - interval '1 h' "
+        "FROM generate_series(1, 20005) AS n"
+    )
+    if statistics == "analysed":
+        database.rows("ANALYZE {s}.outbox")
+    which = {"queue": "notes", "overdue_s": 0, "governed": False, "kinds": None, "versions": None}
+    floors: dict[str, Any] = {"floor_tenants": [], "floor_since": [], "floor_ids": []}
+    visit = plan(database, "visit_tenants", **which, **floors, tenant="", most=17, depth=16)
+    take = plan(
+        database, "release_shares", **which, tenants=["small"], shares=[5], since_keys=[BEGINNING[0]],
+        since_ids=[BEGINNING[1]], rehint_after_s=10, rehint_max_s=10,
+    )  # fmt: skip
+    for found, most in ((visit, 16 + 5 + 4), (take, 5 + 5)):
+        read = [
+            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+            for node in nodes(found)
+            if node.get("Relation Name") == "outbox"
+        ]
+        assert read
+        assert sum(read) <= 2 * most, read
