@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from outbox import enqueue
+from outbox import enqueue, explain, pause, redrive, resume, set_queue
 from outbox.dead_letters import discard
 from outbox.ending import Failure, complete, fail, retry
+from outbox.key_keeping import KeyKeeper
+from outbox.limited_release import release_limited
 from outbox.link import Link
+from outbox.pause_keeping import PauseKeeper
+from outbox.queue_figures import FigureKeeper
+from outbox.reading import list_queues
 from outbox.relaying import release
+from outbox.schedules.contents import content_of
+from outbox_schemas import PayloadError, Reason
 from support.database import Database
-from support.jobs import BROKEN, submit
+from support.jobs import BROKEN, look, submit
 from support.keyed import Blocking, Keyed, Ordered, Pair, of, places, take
 
 pytestmark = pytest.mark.usefixtures("sound")
+
+
+class Elsewhere(Keyed):
+    """Jobs of the same keys in another queue."""
+
+    kind: ClassVar[str] = "test.elsewhere"
+    queue: ClassVar[str] = "elsewhere"
 
 
 def go(link: Link, batch: int = 100) -> list[UUID]:
@@ -106,3 +121,95 @@ def test_a_superseded_job_leaves_its_key_and_a_replaced_one_changes_it(database:
             edit = About(key="d", about="else", on=on, body=on)
             assert enqueue(connection, edit, replace="earliest").replaced
         assert go(link) == gone
+
+
+def test_a_look_puts_no_second_job_back_for_one_slot(database: Database, link: Link) -> None:
+    """One that has been put back and not yet been released counts, unless its queue is paused."""
+    jobs = submit(database, payloads=[*of(Keyed, 1), *of(Elsewhere, 1), *of(Keyed, 2)])
+    assert go(link) == jobs[:1]
+    assert release(link, "elsewhere", batch=9, rehint_after_s=10) == []
+    complete(link, [take(link, jobs[:1])[0].lease])
+    keeper = KeyKeeper()
+    assert [keeper.keep(link).put_back for _ in range(3)] == [0, 0, 0]
+    assert places(database) == {"next": 1, "aside": 2}
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        pause(connection, "queue", "elsewhere", by="ada", reason="a test")
+    assert [keeper.keep(link).put_back for _ in range(3)] == [1, 0, 0]
+    assert go(link) == jobs[2:3]
+
+
+def test_a_pause_and_a_key_don_t_lose_each_other_s_jobs(database: Database, link: Link) -> None:
+    """What a key has set aside is put back for its turn and then set aside for the pause; and the other way round."""
+    jobs = submit(database, payloads=of(Keyed, 2))
+    late = submit(database, payloads=of(Ordered, 2, "account 2"))
+    assert set(go(link)) == {jobs[0], late[0]}
+    held = take(link, [jobs[0], late[0]])
+    more, keeper = submit(database, payloads=of(Keyed, 1)), PauseKeeper()
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        pause(connection, "tenant", "default", by="ada", reason="a test")
+    keeper.keep(link)
+    complete(link, [one.lease for one in held])
+    keeper.keep(link)
+    assert go(link) == []
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        resume(connection, "tenant", "default", by="ada", reason="a test")
+    keeper.keep(link)
+    went = [go(link)]
+    complete(link, [one.lease for one in take(link, went[0])])
+    went += [go(link)]
+    complete(link, [one.lease for one in take(link, went[1])])
+    assert [len(some) for some in went] == [2, 1]
+    assert {*went[0], *went[1]} == {jobs[1], late[1], *more}
+    assert places(database) == {}
+
+
+def test_the_place_of_a_large_batch_is_one_and_a_redrive_keeps_it(database: Database, link: Link) -> None:
+    """Jobs go in the order given, over all statements of their call; a redriven one goes before those behind it."""
+    payloads = [Ordered(key=f"{9999 - number:04}", on="account 1") for number in range(1002)]
+    jobs = submit(database, payloads=payloads)
+    order = "SELECT id FROM {s}.jobs ORDER BY limit_place, id"
+    assert [row[0] for row in database.rows(order)] == jobs
+    assert go(link, 2000) == jobs[:1]
+    [first] = take(link, jobs[:1])
+    fail(link, [(first.lease, BROKEN)])
+    assert go(link) == jobs[1:2]
+    [second] = take(link, jobs[1:2])
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        redrive(connection, jobs[0], by="ada", reason="mended")
+    assert go(link) == []
+    complete(link, [second.lease])
+    assert go(link) == jobs[:1]
+
+
+def test_tokens_are_spent_for_what_went_out(database: Database, link: Link) -> None:
+    """In a governed queue a job that waits for its key costs its queue and its tenant nothing."""
+    jobs = submit(database, payloads=[*of(Keyed, 5), *of(Keyed, 1, "account 2")])
+    database.clock.stop()
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        set_queue(connection, "notes", rate_per_s=1, burst=6, tenant_rate_per_s=1, tenant_burst=6, by="ada", reason="r")
+    went = {hint.job_id for _ in range(3) for hint in release_limited(link, "notes", batch=9, rehint_after_s=10).hints}
+    assert went == {jobs[0], jobs[5]}
+    assert database.rows("SELECT tokens FROM {s}.queue_limits") == [(4.0,)]
+    assert database.rows("SELECT tokens FROM {s}.tenant_limits") == [(4.0,)]
+
+
+def test_figures_count_what_waits_for_its_key_as_due(database: Database, link: Link) -> None:
+    """It is part of the backlog, with its age, and is explained; nothing of it is scheduled."""
+    database.clock.stop()
+    jobs = submit(database, payloads=of(Keyed, 3))
+    assert go(link) == jobs[:1]
+    database.clock.advance(30)
+    [queue] = list_queues(link)
+    assert (queue.scheduled, queue.due, queue.released, queue.oldest_due_s) == (0, 2, 1, 30.0)
+    FigureKeeper().keep(link)
+    assert database.rows("SELECT backlog, scheduled, oldest_due_s FROM {s}.queue_figures") == [(3, 0, 30.0)]
+    with database.engine(poolclass=sa.NullPool).connect() as connection:
+        assert explain(connection, jobs[1]).code == Reason.KEY_LIMIT
+    seen = look(database, jobs[1])
+    assert (seen.limit_key, seen.limit_max, seen.owed and seen.owed.due_at) == ("account 1", 1, seen.run_at)
+
+
+def test_a_schedule_takes_no_payload_with_a_key() -> None:
+    """The jobs of a schedule would have none."""
+    with pytest.raises(PayloadError, match=r"payload\.limit_key"):
+        content_of(Keyed(key="k"))
