@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from outbox import pause, resume
+from outbox import pause, pause_keeping, resume
 from outbox.link import Link
 from outbox.pause_keeping import ASIDE, PauseKeeper
 from support.database import Database
@@ -73,3 +73,33 @@ def test_a_row_without_its_job_holds_up_no_resume(paused: Database, link: Link) 
     assert PauseKeeper().keep(link).put_back == 1
     assert paused.value("SELECT bool_and(due_at <= {s}.clock() AND last_error IS NULL) FROM {s}.outbox")
     assert paused.count("pauses") == 0
+
+
+def test_a_walk_goes_past_what_another_pause_still_holds(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Piece by piece, each from where the last one ended, so that what is free behind it comes back, too."""
+    monkeypatch.setattr(pause_keeping, "_BATCH", 3)
+    submit(database, 5)
+    submit(database, 5, tenant="other")
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        for tenant in ("default", "other"):
+            pause(connection, "tenant", tenant, **WHO)
+    keeper = PauseKeeper()
+    until(lambda: keeper.keep(link).set_aside == 0 and database.count("outbox WHERE last_error = 'paused'") == 10)
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        resume(connection, "tenant", "other", **WHO)
+    assert sum(keeper.keep(link).put_back for _ in range(3)) == 5
+    assert database.count("pauses") == 1
+
+
+def test_the_time_of_a_pause_is_no_lateness(paused: Database, link: Link) -> None:
+    """What comes back in line is due from then on: nobody was late with it before."""
+    submit(paused, 1)
+    keeper = PauseKeeper()
+    assert keeper.keep(link).set_aside == 1
+    with paused.engine(poolclass=sa.NullPool).begin() as connection:
+        resume(connection, "tenant", "default", **WHO)
+    paused.clock.advance(3600)
+    assert keeper.keep(link).put_back == 1
+    assert paused.value("SELECT extract(epoch FROM {s}.clock() - due_at) < 60 FROM {s}.outbox")
