@@ -112,7 +112,8 @@ def enqueue(
         that the key's job has changed.
 
     Raises:
-        InvalidSubmission: something is out of bounds; no SQL ran.
+        InvalidSubmission: something is out of bounds; no SQL ran. Or `supersedes` or `replace` can't be done, above
+            READ COMMITTED or for more than a thousand jobs; nothing was written.
         SettingsError: the payload is to be sealed, and this process has no keys; no SQL ran.
         LogicalKeyConflict: the key belongs to a job with another payload or version. The transaction stays healthy.
         QueueFull: the queue has a bound and is full by the last count, and the key is new. The transaction stays
