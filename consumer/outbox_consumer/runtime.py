@@ -108,7 +108,12 @@ class Consumer:
         self._watch = Watch(self._book, on_overrun=self._overrun, on_lost=self._lose)
         self._claimer = self._make_claimer()
         presence = Presence(
-            Role.CONSUMER, self._worker, queues=names, abilities=registry.abilities, ended_per_s=self._rates.per_s
+            Role.CONSUMER,
+            self._worker,
+            queues=names,
+            abilities=registry.abilities,
+            ended_per_s=self._rates.per_s,
+            key_ids=lambda: openable(current()),
         )
         offering = Offering(names, registry.abilities, openable(current()))
         link = self._connections.link("time")

@@ -42,7 +42,9 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """A process as it last announced itself. `live`: it was seen within the last minute."""
+    """A process as it last announced itself. `live`: it was seen within the last minute. `keys`: the ids of the keys
+    that it has; None where it says nothing of them: a relay, or a consumer of an older release.
+    """
 
     name: str
     role: Role
@@ -54,12 +56,14 @@ class ProcessView:
     started_at: datetime
     seen_at: datetime
     live: bool
+    keys: tuple[str, ...] | None = None
 
 
 class Presence:
     """Announces one process, on a link of the thread that calls. No error of the database leaves it.
 
-    `ended_per_s` is asked each time how many jobs of each queue the process ends a second.
+    `ended_per_s` is asked each time how many jobs of each queue the process ends a second, and `key_ids` which keys it
+    has (None: nothing is said of them).
     """
 
     def __init__(
@@ -70,8 +74,10 @@ class Presence:
         queues: Sequence[str] = (),
         abilities: Sequence[Ability] = (),
         ended_per_s: Callable[[], Mapping[str, float]] = dict,
+        key_ids: Callable[[], Sequence[str] | None] = lambda: None,
     ) -> None:
         self._ended_per_s = ended_per_s
+        self._key_ids = key_ids
         self._parameters: dict[str, Any] = {
             "name": worker.name,
             "role": role.value,
@@ -94,11 +100,13 @@ class Presence:
         if now < self._next_at:
             return
         self._next_at = now + EVERY_S
+        key_ids = self._key_ids()
         try:
             link.run(
                 "announce",
                 **self._parameters,
                 ended_per_s=json.dumps(dict(self._ended_per_s())),
+                key_ids=None if key_ids is None else list(key_ids),
                 uptime_s=now - self._started,
             )
             self._trouble.over()
@@ -133,6 +141,7 @@ def list_processes(link: Link) -> list[ProcessView]:
             row.started_at,
             row.seen_at,
             row.live,
+            None if row.key_ids is None else tuple(row.key_ids),
         )
         for row in link.run("list_processes", live_s=LIVE_S)
     ]

@@ -11,9 +11,11 @@ import sqlalchemy as sa
 
 from outbox import fan_in
 from outbox.doctor import CHECKS, Limits, Report, examine
-from outbox.ending import complete
+from outbox.ending import complete, park
+from outbox.identity import worker_identity
 from outbox.leasing import claim
 from outbox.link import Link
+from outbox.presence import Presence, Role, list_processes
 from outbox.reasons import NO_HANDLER
 from outbox.redrive_operations import steer_redrive
 from outbox.statements import statements_for
@@ -45,7 +47,16 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
     assert {check.code for check in CHECKS if check.walk is not None} == set(ill.planted)
     assert len({check.code for check in CHECKS}) == len(CHECKS) >= 30
     # Each of these has a test of its own below, or beside the schedules' other tests.
-    others = {"queue_stuck", "no_consumer", "set_overdue", "set_member_gone", "no_relay", "horizon_held", "clock_skew"}
+    others = {
+        "queue_stuck",
+        "no_consumer",
+        "key_missing",
+        "set_overdue",
+        "set_member_gone",
+        "no_relay",
+        "horizon_held",
+        "clock_skew",
+    }
     others |= {"redrive_overdue", "settings_changed", "guard_missing", "schema_differs"}
     others |= {"schedule_broken", "schedule_overdue", "schedule_unreadable"}
     others |= {"paused_long"}
@@ -86,6 +97,29 @@ def test_what_nobody_can_run_is_told_by_what_a_consumer_said(
     later = "last_error = %s, due_at = now() + interval '1 min' WHERE job_id = %s"
     database.rows("UPDATE {s}.outbox SET " + later, NO_HANDLER, job_id)
     assert subjects(asked()) == {"no_consumer": {"test.note 9"}}
+
+
+def test_a_key_that_nobody_has_is_told(database: Database, link: Link, asked: Callable[..., Report]) -> None:
+    """Sealed jobs that have waited for a minute, beside consumers of their queue that all say which keys they have."""
+    traffic(database, link)
+    park(link, [(item.lease, "k1") for item in running(database, link, 2)])
+    database.rows("UPDATE {s}.processes SET key_ids = '{k2}' WHERE role = 'consumer'")
+    assert codes(asked()) == set(), "it has just been found missing"
+    database.rows("SET session_replication_role = replica")  # the history is never changed
+    database.rows("UPDATE {s}.attempts SET ended_at = ended_at - interval '2 min' WHERE error_code = 'unknown_key'")
+    assert subjects(asked()) == {"key_missing": {"k1"}}
+    database.rows("UPDATE {s}.processes SET key_ids = NULL WHERE role = 'consumer'")
+    assert codes(asked()) == set(), "who says nothing may have it"
+    database.rows("UPDATE {s}.processes SET key_ids = '{k2}' WHERE role = 'consumer'")
+    having = Presence(
+        Role.CONSUMER, worker_identity(), queues=["elsewhere"], abilities=ABILITIES, key_ids=lambda: ["k1"]
+    )
+    having.tell(link)
+    assert subjects(asked()) == {"key_missing": {"k1"}}, "it works for another queue"
+    able = Presence(Role.CONSUMER, worker_identity(), queues=["notes"], abilities=ABILITIES, key_ids=lambda: ["k1"])
+    able.tell(link)
+    assert codes(asked()) == set()
+    assert ("k1",) in {process.keys for process in list_processes(link)}
 
 
 def test_a_complete_set_whose_job_still_waits_is_told(

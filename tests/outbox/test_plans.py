@@ -365,3 +365,20 @@ def test_tenants_are_served_without_a_read_of_anybody_s_flood(database: Database
         ]
         assert read
         assert sum(read) <= 2 * most, read
+
+
+def test_an_offer_reads_a_page_of_the_line(full: Database) -> None:
+    """However long a queue's line is: by its index, from the place on, and the jobs of what was given back alone."""
+    full.rows(
+        "UPDATE {s}.outbox SET last_error = 'unknown key', due_at = due_at + interval '1 d' WHERE job_id IN "
+        "(SELECT job_id FROM {s}.outbox WHERE phase = 'owed' ORDER BY order_key, job_id LIMIT 20)"
+    )
+    full.rows("ANALYZE {s}.outbox")
+    since = {"since": datetime(1900, 1, 1, tzinfo=UTC), "since_id": UUID(int=0), "page": 100}
+    named = {"queue": "notes", "kinds": ["test.note"], "versions": [1], "key_ids": []}
+    found = nodes(plan(full, "offer_again", **named, **since))
+    assert "outbox_owed" in {node.get("Index Name") for node in found}
+    assert max(node["Actual Rows"] for node in found) <= 100
+    assert not [
+        node for node in found if node["Node Type"] == "Seq Scan" and node["Relation Name"] in {"jobs", "outbox"}
+    ]

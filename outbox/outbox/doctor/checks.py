@@ -238,6 +238,12 @@ _SURROUNDINGS = (
         "start or deploy a consumer that has the handler",
     ),
     Check(
+        "key_missing",
+        Severity.WARNING,
+        "sealed jobs wait for a key that no consumer seen lately has",
+        "give the key to the consumers of that queue, and restart them",
+    ),
+    Check(
         "set_overdue", Severity.WARNING, "a set of jobs is complete, and the job that waits was not started", _KEEP_TIME
     ),
     Check(

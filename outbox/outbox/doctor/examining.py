@@ -182,6 +182,7 @@ _ASKED = frozenset(
     {
         "queue_stuck",
         "no_consumer",
+        "key_missing",
         "set_overdue",
         "set_member_gone",
         "paused_long",
