@@ -170,6 +170,23 @@ def test_upgrades_go_in_one_go_and_step_by_step(engine: Engine, next_migration: 
     assert upgrade_database(engine, "stepwise", revision="0001").after == NEXT
 
 
+def test_weights_that_were_set_are_taken_over_beside_the_limits(engine: Engine) -> None:
+    """Of a tenant with limits and of one without; a row that says nothing but the usual weight is not needed."""
+    upgrade_database(engine, revision="0024")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO outbox.tenants (queue, name, weight, updated_at) "
+            "VALUES ('q', 'limited', 3, now()), ('q', 'free', 2, now()), ('q', 'usual', 1, now())"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO outbox.tenant_limits (queue, name, max_running, updated_at) VALUES ('q', 'limited', 7, now())"
+        )
+    upgrade_database(engine)
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT name, weight, max_running FROM outbox.tenant_limits ORDER BY name")
+        assert [tuple(row) for row in rows] == [("free", 2, None), ("limited", 3, 7)]
+
+
 def test_a_failing_revision_leaves_nothing(engine: Engine, next_migration: AddMigration) -> None:
     """An error in a later revision takes back the earlier ones of the same run."""
     next_migration("ALTER TABLE {schema}.jobs ADD COLUMN extra text; SELECT 1 / 0;")
