@@ -387,6 +387,7 @@ def test_the_doctor_takes_what_is_paused_for_no_disorder(
     assert not found.keys() & {"queue_stuck", "no_consumer", "no_relay", "hint_overdue", "order_key_ahead"}
     with ops.begin():
         resume(ops, scope, name, by="bob", reason="open")
+    assert "paused_long" not in {one.check.code for one in examine(engine, limits=quick).disorders}
     PauseKeeper().keep(link)
     database.clock.advance(100)
     assert {"no_relay", "no_consumer"} <= {one.check.code for one in examine(engine, limits=quick).disorders}
