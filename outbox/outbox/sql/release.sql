@@ -1,6 +1,6 @@
 -- Purpose: pick the hints of one queue that go next, in order, and mark them released. Nothing that is paused: not that queue at all, and of it
 --   no tenant and no kind; keepers take theirs out of the line (set_aside.sql), so that few are stepped over here. Nothing of a governed queue:
---   that is released under its limits (release_limited.sql).
+--   that is released under its limits (release_shares.sql, release_picked.sql).
 -- Transition: none (phase owed -> released; what has to wait for its concurrency key is set aside instead, and returned with a count of 0)
 -- Parameters: queue, since and since_id (the place where the queue's line begins), batch, overdue_s (how long a hint must have been due
 --   at least), kinds and versions (what the caller can run, or NULL for all), governed (whether the caller releases by limits: false, whoever runs
