@@ -188,6 +188,8 @@ def test_what_was_asked_to_run_in_that_year_is_not_put_back(database: Database, 
     go(database, "tenant", "default")
     assert PauseKeeper().keep(link).put_back == 0
     assert database.rows("SELECT * FROM {s}.outbox") == before
+    [queue] = link.run("queue_overview", aside_at=ASIDE)
+    assert (queue.aside, queue.scheduled) == (0, 1)
 
 
 def test_what_somebody_holds_keeps_the_pause_until_it_is_back(database: Database, link: Link) -> None:
