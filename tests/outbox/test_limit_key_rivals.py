@@ -90,6 +90,18 @@ def test_a_job_stays_in_line_while_the_one_in_its_way_is_ending(database: Databa
     assert go(link) == more[:1]
 
 
+def test_of_two_releases_of_a_key_one_leaves_it_to_the_other(database: Database, link: Link) -> None:
+    """What the first has let go isn't committed yet, so the second lets nothing of the key go, and sets nothing aside."""
+    jobs = submit(database, payloads=of(Keyed, 3))
+    releasing = database.link("test/releasing")
+    with releasing.transaction():
+        assert [hint.job_id for hint in release(releasing, "notes", batch=1, rehint_after_s=10)] == jobs[:1]
+        assert go(link) == []
+        assert places(database) == {"owed": 3}
+    assert go(link) == []
+    assert places(database) == {"released": 1, "aside": 2}
+
+
 def test_whoever_ends_waits_for_a_release_that_sets_a_job_aside_for_it(database: Database, link: Link) -> None:
     """The end comes behind the release's commit, and so sees what it has to put back."""
     first, second = submit(database, payloads=of(Keyed, 2))
