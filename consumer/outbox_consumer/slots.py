@@ -67,12 +67,13 @@ class Line:
 
     def pop(self) -> Entry | None:
         """Remove and return the first; None if there is none. One step for each line, whatever other threads do."""
-        for line in (self._ahead, self._usual):
-            try:
-                return line.popleft()
-            except IndexError:
-                continue
-        return None
+        if self._ahead:
+            with suppress(IndexError):
+                return self._ahead.popleft()
+        try:
+            return self._usual.popleft()
+        except IndexError:
+            return None
 
     def take_back(self, older_than: float | None) -> list[Entry]:
         """Remove and return all, or those claimed before a monotonic instant."""

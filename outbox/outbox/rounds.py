@@ -97,10 +97,11 @@ class Served(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """What goes ahead of all that is out, and whether several tenants share the queue."""
+    """What goes ahead of all that is out; whether several tenants share the queue; whether one is alone for sure."""
 
     hints: list[ReleasedHint]
     several: bool
+    alone: bool
 
 
 class _Seen(NamedTuple):
@@ -160,7 +161,8 @@ def serve_joiners(link: Link, line: Line, asked: Asked, room: int) -> Joined:
     theirs = [one if one.tenant in joined else one._replace(due=0) for one in seen.visited]
     rows = _take(link, asked, seen, share(theirs, room, Turn(), whole=True).counts)
     line.left_ahead = room - len(rows)
-    return Joined(_round_by_round(theirs, rows, Turn()), bool(joined) or sum(one.due > 0 for one in seen.visited) > 1)
+    several = bool(joined) or sum(one.due > 0 for one in seen.visited) > 1
+    return Joined(_round_by_round(theirs, rows, Turn()), several, alone=seen.whole and not several)
 
 
 def _joined(line: Line, seen: _Seen) -> set[str]:

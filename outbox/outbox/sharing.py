@@ -75,6 +75,8 @@ class Sharer:
         joined = serve_joiners(self._link, self.rounds.of(queue), self._asked(queue, 0), most)
         if joined.several:
             crowd.several_until = now + SEVERAL_S
+        if joined.alone:  # the next release needn't look again
+            crowd.alone_until = self._clock() + ALONE_S
         crowd.joiners_at = self._clock() + (JOINERS_S if self.several(queue) else ALONE_S)
         return joined.hints
 
