@@ -91,7 +91,7 @@ def test_a_job_stays_in_line_while_the_one_in_its_way_is_ending(database: Databa
 
 
 def test_of_two_releases_of_a_key_one_leaves_it_to_the_other(database: Database, link: Link) -> None:
-    """What the first has let go isn't committed yet, so the second lets nothing of the key go, and sets nothing aside."""
+    """What the first has let go isn't committed yet: the second lets nothing of the key go, and sets nothing aside."""
     jobs = submit(database, payloads=of(Keyed, 3))
     releasing = database.link("test/releasing")
     with releasing.transaction():
