@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from outbox.sealing.envelope import MARK
 from outbox.sealing.vault import Vault
 from outbox.statements import Statements
+from outbox.targets import writable
 from outbox_consumer.blocking import KnowsItsLoop
 from outbox_schemas import PayloadError
 from outbox_schemas.documents import document_text
@@ -65,6 +66,7 @@ class KeepsCheckpoints(KnowsItsLoop):
         Raises:
             PayloadError: JSON can't hold the value exactly (a tuple comes back as a list), or it is larger than 64 KiB.
             LeaseLost: the lease is no longer owned; nothing was written.
+            NameRefused: a session of one's own has no transaction (AUTOCOMMIT), or it is none.
             RuntimeError: called from `apply` with a session of one's own, which would wait for apply's own lock.
         """
         if value is _UNREAD:
@@ -75,7 +77,7 @@ class KeepsCheckpoints(KnowsItsLoop):
             raise PayloadError(f"checkpoint.{MARK}", "is the mark of sealed values; call the field otherwise")
         if self.vault is not None:
             text = self.vault.seal_json(text, f"checkpoint:{name}")
-        connection = session.connection()
+        connection = writable(session)  # fence and write are one transaction, or the fence is none
         if connection is not self._inside_of():
             self._pass_fence(connection)
         if name == _STATE and self._checkpoint is _UNREAD:  # before this attempt overwrites what it began from

@@ -13,9 +13,9 @@ from typing import Any
 from outbox.cancelling import check_actor
 from outbox.queue_figures import MOST
 from outbox.statements import statements_for
-from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
+from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of, writable
 from outbox_schemas import NameRefused
-from outbox_schemas.names import check_name, check_priority, check_tenant
+from outbox_schemas.names import check_choice, check_name, check_priority, check_tenant
 
 __all__ = [
     "BoundPolicy",
@@ -109,14 +109,14 @@ def bound_queue(
         **_place(queue, tenant),
         "max_backlog": _check_backlog(max_backlog, max_age),
         "max_oldest_s": None if max_age is None else _check_span("max_age", max_age).total_seconds(),
-        "policy": _check_policy(policy).value,
-        "keeps": check_priority(keeps),
+        "policy": check_choice("policy", policy, BoundPolicy).value,
+        "keeps": check_priority(keeps, "keeps"),
         "longest_s": _check_span("longest", longest, timedelta(seconds=1)).total_seconds(),
         "actor": by,
         "reason": reason,
     }
     statements = statements_for(schema_of(target, schema))
-    return bounds_of(statements.run_within(connection_of(target), "bound_queue", parameters))[0]
+    return bounds_of(statements.run_within(writable(target), "bound_queue", parameters))[0]
 
 
 def unbound_queue(
@@ -128,7 +128,7 @@ def unbound_queue(
     check_actor(by, reason)
     parameters = {**_place(queue, tenant), "actor": by, "reason": reason}
     statements = statements_for(schema_of(target, schema))
-    gone = bounds_of(statements.run_within(connection_of(target), "unbound_queue", parameters))
+    gone = bounds_of(statements.run_within(writable(target), "unbound_queue", parameters))
     return gone[0] if gone else None
 
 
@@ -174,13 +174,6 @@ def bounds_of(rows: Sequence[Any]) -> list[QueueBound]:
 
 def _place(queue: str, tenant: str | None) -> dict[str, str]:
     return {"queue": check_name("queue", queue), "tenant": "" if tenant is None else check_tenant(tenant)}
-
-
-def _check_policy(policy: object) -> BoundPolicy:
-    try:
-        return BoundPolicy(policy)  # type: ignore[arg-type]  # whatever was given
-    except ValueError:
-        raise NameRefused("policy", f"must be one of {', '.join(BoundPolicy)}") from None
 
 
 def _check_backlog(max_backlog: object, max_age: object) -> int | None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -23,7 +23,7 @@ from outbox.statements import Statements, statements_for
 from outbox.wording import counted
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import CancelRefused, JobState, NameRefused
-from outbox_schemas.names import check_filter, check_instant
+from outbox_schemas.names import check_choice, check_filter, check_instant, nature_of
 
 __all__ = ["CancelFilter", "CancelPreview", "CancelReport", "cancel_many", "preview_cancel"]
 
@@ -33,11 +33,17 @@ _SAMPLE = 10
 _PASSES = 3
 _PAUSE_S = 0.2
 _NOWHERE = UUID(int=0)
+_OPEN = (JobState.READY, JobState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
 class CancelFilter:
     """Which of the jobs that have not ended are meant: those that fit everything that is given.
+
+    Attributes:
+        kind, queue, tenant: as the jobs were submitted.
+        state: ready or running, as a `JobState` or its text.
+        created_before: an aware datetime.
 
     Raises:
         NameRefused: a part is out of bounds, or `state` is one of those that have ended.
@@ -46,26 +52,27 @@ class CancelFilter:
     kind: str | None = None
     queue: str | None = None
     tenant: str | None = None
-    state: JobState | None = None
+    state: JobState | Literal["ready", "running"] | None = None
     created_before: datetime | None = None
 
     def __post_init__(self) -> None:
         check_filter(self.kind, self.queue, self.tenant)
         if self.created_before is not None:
             check_instant("created_before", self.created_before)
-        if self.state not in (None, JobState.READY, JobState.RUNNING):
-            raise NameRefused("state", "must be ready or running: a job that has ended is not cancelled")
+        if self.state is not None:
+            but = ": a job that has ended is not cancelled"
+            object.__setattr__(self, "state", check_choice("state", self.state, _OPEN, but))
 
     def parameters(self) -> dict[str, Any]:
         """Return what the statements take."""
-        leased = None if self.state is None else self.state is JobState.RUNNING
+        leased = None if self.state is None else self.state == JobState.RUNNING
         names = {"kind": self.kind, "queue": self.queue, "tenant": self.tenant}
         return names | {"phase_leased": leased, "created_before": self.created_before}
 
     def plain(self) -> dict[str, str]:
         """Return what is given, as text."""
         values = {"kind": self.kind, "queue": self.queue, "tenant": self.tenant}
-        state = None if self.state is None else self.state.value
+        state = None if self.state is None else JobState(self.state).value
         instant = None if self.created_before is None else self.created_before.isoformat()
         return {name: text for name, text in (values | {"state": state, "created_before": instant}).items() if text}
 
@@ -98,8 +105,9 @@ class CancelReport:
 
 
 def preview_cancel(target: Target, where: CancelFilter, *, schema: str | None = None) -> CancelPreview:
-    """Count the jobs that a filter finds now; nothing is changed or locked."""
-    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    """Count the jobs that a filter finds now; nothing is changed or locked. Raises `NameRefused` for no filter."""
+    _check_filter(where)
+    statements, connection = statements_for(schema_of(target, schema)), connection_of(target)
     if where.created_before is None:
         where = replace(where, created_before=statements.run_within(connection, "read_clock", {})[0].now)
     states: Counter[str] = Counter()
@@ -128,11 +136,18 @@ def cancel_many(
 
     Raises:
         CancelRefused: more jobs fit than were expected; nothing was cancelled.
-        NameRefused: `by`, `reason` or `expect` is out of bounds.
+        NameRefused: `engine`, `where`, `by`, `reason` or `expect` is out of bounds; nothing was asked.
     """
+    if not isinstance(engine, sa.Engine):
+        told = (
+            f"must be a SQLAlchemy Engine, not {type(engine).__name__}: the jobs end in transactions of this call's own"
+        )
+        raise NameRefused("engine", told)
+    _check_filter(where)
     check_actor(by, reason)
     if isinstance(expect, bool) or not isinstance(expect, int) or expect < 0:
-        raise NameRefused("expect", "must be the number of jobs that the preview has counted")
+        told = f"must be the number of jobs that the preview has counted, not {nature_of(expect)}"
+        raise NameRefused("expect", told)
     statements = statements_for(schema_of(None, schema))
     with engine.begin() as connection:
         preview = preview_cancel(connection, where, schema=statements.schema)
@@ -197,6 +212,11 @@ class _Run:
                 ended = end_held(connection, self.statements, held, by=self.by, reason=self.reason, detail=detail)
             hit(Barrier.CANCEL_AFTER_COMMIT)
         return len(ended)
+
+
+def _check_filter(where: object) -> None:
+    if not isinstance(where, CancelFilter):
+        raise NameRefused("where", f"must be a CancelFilter, not {nature_of(where)}")
 
 
 def _windows(connection: sa.Connection, statements: Statements, where: CancelFilter) -> Iterator[list[Any]]:

@@ -13,7 +13,7 @@ from outbox.reading import get_job
 from outbox.side_lookup import beside
 from outbox.statements import Statements, statements_for
 from outbox.targets import awaitable
-from outbox.writer import AsyncTarget, Target, connection_of, schema_of
+from outbox.writer import AsyncTarget, Target, schema_of, writable
 from outbox_schemas import CancelResult, JobNotFound, JobView, NameRefused
 from outbox_schemas.names import check_id
 
@@ -39,8 +39,7 @@ def cancel(target: Target, job_id: UUID, *, by: str, reason: str, schema: str | 
     """
     check_id("job_id", job_id)
     check_actor(by, reason)
-    connection = connection_of(target)
-    statements = statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     held = statements.run_within(connection, "hold_job", {"job_id": job_id})
     won = False
     if held:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from outbox.submission import Submission
 from outbox_schemas import NameRefused
+from outbox_schemas.names import nature_of
 
 __all__ = [
     "MOST",
@@ -57,9 +58,11 @@ def check_terms(supersedes: Supersedes, replace: Replace | None) -> When | None:
     """
     words = tuple(When)
     if not isinstance(supersedes, bool) and supersedes not in words:
-        raise NameRefused("supersedes", f"must be True, False or one of {', '.join(words)}")
+        raise NameRefused(
+            "supersedes", f"must be True, False or one of {', '.join(words)}, not {nature_of(supersedes)}"
+        )
     if replace is not None and replace not in words:
-        raise NameRefused("replace", f"must be None or one of {', '.join(words)}")
+        raise NameRefused("replace", f"must be None or one of {', '.join(words)}, not {nature_of(replace)}")
     if supersedes and replace is not None:
         raise NameRefused(
             "replace", "can't be given with supersedes: that ends the job that waits, this gives it other arguments"

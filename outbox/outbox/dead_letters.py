@@ -16,9 +16,9 @@ from outbox.cancelling import check_actor
 from outbox.link import Link
 from outbox.sealing.envelope import hidden
 from outbox.statements import statements_for
-from outbox.writer import Target, connection_of, schema_of
+from outbox.writer import Target, schema_of, writable
 from outbox_schemas import JobState, NameRefused
-from outbox_schemas.names import check_filter, check_id
+from outbox_schemas.names import check_filter, check_id, nature_of
 from outbox_schemas.states import job_state
 
 __all__ = [
@@ -62,7 +62,9 @@ class DeadFilter:
         if code is not None and not (
             isinstance(code, str) and 1 <= len(code) <= _CODE_CHARACTERS and code.isprintable()
         ):
-            raise NameRefused("code", f"must be printable text of 1 to {_CODE_CHARACTERS} characters")
+            raise NameRefused(
+                "code", f"must be printable text of 1 to {_CODE_CHARACTERS} characters, not {nature_of(code)}"
+            )
         return {
             "kind": self.kind,
             "code": code,
@@ -74,7 +76,8 @@ class DeadFilter:
     @staticmethod
     def _age_s(age: timedelta) -> float:
         if not isinstance(age, timedelta) or not timedelta(0) <= age <= timedelta(days=36_500):
-            raise NameRefused("older_than", "must be a span of time from nothing to 36500 days")
+            given = age if isinstance(age, timedelta) else nature_of(age)
+            raise NameRefused("older_than", f"must be a timedelta from nothing to 36500 days, not {given}")
         return age.total_seconds()
 
 
@@ -167,7 +170,7 @@ def discard(target: Target, job_ids: Iterable[UUID], *, by: str, reason: str, sc
     ids = checked_ids(job_ids)
     statements = statements_for(schema_of(target, schema))
     parameters = {"job_ids": ids, "actor": by, "reason": reason}
-    return [row.job_id for row in statements.run_within(connection_of(target), "discard", parameters)]
+    return [row.job_id for row in statements.run_within(writable(target), "discard", parameters)]
 
 
 def checked_ids(job_ids: UUID | Iterable[UUID]) -> list[UUID]:

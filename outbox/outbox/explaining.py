@@ -39,7 +39,7 @@ def explain(target: Target, job_id: UUID, *, schema: str | None = None) -> Expla
     job = get_job(target, job_id, schema=schema)
     if job is None:
         raise JobNotFound(job_id)
-    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), connection_of(target)
     return _explained(job, lambda name, parameters: statements.run_within(connection, name, parameters))
 
 

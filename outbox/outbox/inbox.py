@@ -151,8 +151,7 @@ def _checked(key: str, arguments: Any) -> tuple[str, str]:
 
 
 def _claim(target: Target, key: str, digest: str, schema: str | None) -> Once:
-    connection = writable(target)
-    statements = statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     for _ in range(_TRIES):
         answer = statements.value_within(connection, "once", {"key": key, "digest": digest})
         if answer is None:

@@ -29,6 +29,7 @@ from outbox.writer import (
     writable,
 )
 from outbox_schemas import JobNotFound, JobRef, JobView, NameRefused, Payload
+from outbox_schemas.names import nature_of
 
 __all__ = ["Condition", "Member", "fan_in", "fan_in_async"]
 
@@ -67,11 +68,11 @@ def fan_in(
     """
     members = _ids(jobs)
     if on not in _CONDITIONS:
-        raise NameRefused("on", f"must be one of {', '.join(_CONDITIONS)}")
+        raise NameRefused("on", f"must be one of {', '.join(_CONDITIONS)}, not {nature_of(on)}")
     options = with_origin(target, options)
     checked = checked_options(options, held=True)
     submission = submission_of(then, checked)
-    connection, statements = writable(target), statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     seen = _looked_at(connection, statements, members, on)
     ref = write_one(connection, submission, checked, statements)
     if ref.created:

@@ -12,7 +12,7 @@ from outbox.cancelling import check_actor
 from outbox.limit_terms import check_terms, merged
 from outbox.limiting import ALL_LEFT, Rule, Tokens, carried, level
 from outbox.statements import statements_for
-from outbox.targets import Target, connection_of, schema_of
+from outbox.targets import Target, schema_of, writable
 
 __all__ = ["Change", "Changed"]
 
@@ -41,7 +41,7 @@ class Change:
     ) -> None:
         check_terms(terms)
         check_actor(by, reason)
-        self._connection, self._statements = connection_of(target), statements_for(schema_of(target, schema))
+        self._statements, self._connection = statements_for(schema_of(target, schema)), writable(target)
         self._queue, self._terms = queue, terms
         self._who = {"actor": by, "reason": reason}
 

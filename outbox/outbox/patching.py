@@ -15,15 +15,27 @@ from outbox.sealing.using import seals_all
 from outbox.statements import Statements
 from outbox_schemas import Document, NameRefused, Payload, PayloadError
 from outbox_schemas.exactness import check_exact, text_digest
+from outbox_schemas.names import nature_of
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 from outbox_schemas.refusals import reasons
 
-__all__ = ["Patch", "merged", "patched", "told"]
+__all__ = ["Patch", "check_patch", "merged", "patched", "told"]
 
 Patch = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
 
 _PAGE = 500
 _MOST = 10_000
+
+
+def check_patch(patch: object, types: object) -> None:
+    """Raise `NameRefused` unless a patch is an object or a function, or none, and the types are payload classes."""
+    if patch is not None and not isinstance(patch, Mapping) and not callable(patch):
+        raise NameRefused("patch", f"must be a mapping or a function, not {type(patch).__name__}")
+    if not isinstance(types, Sequence) or isinstance(types, str | bytes):
+        raise NameRefused("payload_types", f"must be a list of Payload classes, not {type(types).__name__}")
+    for one in types:
+        if not (isinstance(one, type) and issubclass(one, Payload) and hasattr(one, "kind")):
+            raise NameRefused("payload_types", f"must hold Payload classes with a kind, not {nature_of(one)}")
 
 
 def patched(

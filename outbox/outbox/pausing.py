@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from outbox.cancelling import check_actor
 from outbox.statements import Statements, statements_for
-from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
+from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of, writable
 from outbox_schemas import NameRefused
-from outbox_schemas.names import check_name, check_tenant
+from outbox_schemas.names import check_choice, check_name, check_tenant
 
 __all__ = [
     "Pause",
@@ -111,7 +111,7 @@ def pause(
     """
     chosen = _scope(scope, name)
     check_actor(by, reason)
-    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     _check_number(statements.run_within(connection, "list_pauses", {}), chosen, name)
     asked = {"scope": chosen.value, "name": name, "actor": by, "reason": reason}
     row = _paused(connection, statements, asked)
@@ -131,7 +131,7 @@ def resume(
     """
     chosen = _scope(scope, name)
     check_actor(by, reason)
-    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     asked = {"scope": chosen.value, "name": name, "actor": by, "reason": reason}
     rows = statements.run_within(connection, "resume", asked)
     if not rows:
@@ -193,10 +193,7 @@ def _check_number(rows: Sequence[Any], scope: PauseScope, name: str) -> None:
 
 
 def _scope(scope: object, name: object) -> PauseScope:
-    try:
-        chosen = PauseScope(scope)  # type: ignore[arg-type]  # whatever was given
-    except ValueError:
-        raise NameRefused("scope", f"must be one of {', '.join(PauseScope)}") from None
+    chosen = check_choice("scope", scope, PauseScope)
     if chosen is PauseScope.EVERYTHING:
         if name != "":
             raise NameRefused("name", "must be left out: everything has no name; or pause a queue, kind or tenant")

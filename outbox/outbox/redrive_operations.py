@@ -8,9 +8,9 @@ from outbox.cancelling import check_actor
 from outbox.link import Link
 from outbox.redrive_views import RedriveItem, RedriveOperation
 from outbox.statements import statements_for
-from outbox.writer import Target, connection_of, schema_of
+from outbox.writer import Target, schema_of, writable
 from outbox_schemas import NameRefused, RedriveRefused
-from outbox_schemas.names import check_id
+from outbox_schemas.names import check_id, nature_of
 
 __all__ = ["ACTIONS", "list_items", "list_redrives", "read_redrive", "steer_redrive"]
 
@@ -51,10 +51,10 @@ def steer_redrive(
     check_id("operation_id", operation_id)
     check_actor(by, reason)
     if action not in ACTIONS:
-        raise NameRefused("action", f"must be one of {', '.join(ACTIONS)}")
+        raise NameRefused("action", f"must be one of {', '.join(ACTIONS)}, not {nature_of(action)}")
     parameters = {"operation_id": operation_id, "action": action, "actor": by, "reason": reason}
     statements = statements_for(schema_of(target, schema))
-    rows = statements.run_within(connection_of(target), "steer_redrive", parameters)
+    rows = statements.run_within(writable(target), "steer_redrive", parameters)
     if not rows:
         raise RedriveRefused(f"no redrive has the id {operation_id}")
     if not rows[0].steered:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from outbox_schemas import NameRefused
+from outbox_schemas.names import check_flag, nature_of
 
 __all__ = [
     "REFUSALS",
@@ -57,9 +58,11 @@ class StopOn:
     def __post_init__(self) -> None:
         ratio = self.failure_ratio
         if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 <= ratio <= 1):
-            raise NameRefused("stop_on.failure_ratio", "must be a number from 0 to 1, or None")
+            raise NameRefused("stop_on.failure_ratio", f"must be a number from 0 to 1, or None, not {nature_of(ratio)}")
         if isinstance(self.at_least, bool) or not isinstance(self.at_least, int) or not 1 <= self.at_least <= 1_000_000:
-            raise NameRefused("stop_on.at_least", "must be a whole number from 1 to 1000000")
+            told = f"must be a whole number from 1 to 1000000, not {nature_of(self.at_least)}"
+            raise NameRefused("stop_on.at_least", told)
+        check_flag("stop_on.same_code", self.same_code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ import sqlalchemy as sa
 from outbox.cancelling import check_actor
 from outbox.dead_letters import DeadFilter, checked_ids
 from outbox.ids import id_from, new_id
-from outbox.patching import Patch, patched
+from outbox.patching import Patch, check_patch, patched
 from outbox.redrive_views import REFUSALS, Redriven, RedrivePreview, StopOn, read_token, token_of
 from outbox.statements import Statements, statements_for
-from outbox.writer import Target, connection_of, schema_of
+from outbox.writer import Target, connection_of, schema_of, writable
 from outbox_schemas import JobNotFound, NameRefused, Payload, RedriveRefused, StateChanged
-from outbox_schemas.names import check_instant
+from outbox_schemas.names import check_flag, check_instant, check_is, nature_of
 
 __all__ = ["AT_ONCE", "DEFAULT_RATE", "MOST", "preview_redrive", "redrive"]
 
@@ -112,11 +112,12 @@ def redrive(
         RedriveRefused: there is no job to put back, or none of them can be: the reasons are in the message.
     """
     check_actor(by, reason)
-    stop = stop_on if stop_on is not None else StopOn()
+    stop = check_is("stop_on", stop_on, StopOn) or StopOn()
     _check_pace(rate, canary)
+    check_patch(patch, payload_types)
+    choice = _choice(job_ids, where, deadline, include_uncertain)
     if where is not None and acknowledge is None:
         raise NameRefused("acknowledge", "is needed with a filter: the token of its preview")
-    choice = _choice(job_ids, where, deadline, include_uncertain)
     until, expected = (None, None) if acknowledge is None else read_token(acknowledge)
     # Made of the token: however often and at once somebody acknowledges one preview, one redrive comes of it.
     operation_id = new_id() if until is None or expected is None else id_from(until, int(expected, 16))
@@ -134,8 +135,7 @@ def redrive(
         "ratio_at_least": stop.at_least,
         "most": MOST,
     }
-    connection = connection_of(target)
-    statements = statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     with connection.begin_nested():
         row = _choose(connection, statements, choice | operation)
         _check_begun(row, expected)
@@ -158,10 +158,10 @@ def _choice(
     if (job_ids is None) == (where is None):
         raise NameRefused("job_ids", "give either these or a filter (where=)")
     return {
-        **(where or DeadFilter()).checked(),
+        **(check_is("where", where, DeadFilter) or DeadFilter()).checked(),
         "job_ids": None if job_ids is None else checked_ids(job_ids),
         "deadline_at": None if deadline is None else check_instant("deadline", deadline),
-        "include_uncertain": bool(include_uncertain),
+        "include_uncertain": check_flag("include_uncertain", include_uncertain),
     }
 
 
@@ -177,9 +177,9 @@ def _check_pace(rate: float | None, canary: int) -> None:
     if rate is not None and (
         isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.001 <= rate <= _FASTEST
     ):
-        raise NameRefused("rate", f"must be jobs per second, from 0.001 to {_FASTEST:g}")
+        raise NameRefused("rate", f"must be jobs per second, from 0.001 to {_FASTEST:g}, not {nature_of(rate)}")
     if isinstance(canary, bool) or not isinstance(canary, int) or not 0 <= canary <= 1000:
-        raise NameRefused("canary", "must be a whole number from 0 to 1000")
+        raise NameRefused("canary", f"must be a whole number from 0 to 1000, not {nature_of(canary)}")
 
 
 def _choose(connection: sa.Connection, statements: Statements, parameters: dict[str, Any]) -> Any:

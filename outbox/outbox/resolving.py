@@ -19,11 +19,11 @@ from outbox.sealing.envelope import Identity, hidden
 from outbox.sealing.using import required
 from outbox.sealing.vault import open_payload
 from outbox.statements import Statements, statements_for
-from outbox.writer import Target, connection_of, schema_of
+from outbox.writer import Target, schema_of, writable
 from outbox_schemas import EffectNotFound, EffectNotOpen, EffectState, EffectView, JobNotFound, JobState, NameRefused
 from outbox_schemas.documents import document_text
 from outbox_schemas.effect_keys import provider_key
-from outbox_schemas.names import check_id, check_name
+from outbox_schemas.names import check_id, check_name, nature_of
 
 __all__ = ["EffectNote", "job_effects", "list_notes", "list_open_effects", "resolve_effect"]
 
@@ -46,7 +46,7 @@ def list_open_effects(link: Link, *, states: Sequence[EffectState] = _OPEN, limi
     """Return the effects whose outcome is unknown, oldest first. One that is pending may be under way just now: look at
     its job's state.
     """
-    rows = link.run("list_open_effects", states=[state.value for state in states], batch=limit)
+    rows = link.run("list_open_effects", states=[EffectState(state).value for state in states], batch=limit)
     return [_view(row) for row in rows]
 
 
@@ -95,9 +95,7 @@ def resolve_effect(
     check_id("job_id", job_id)
     check_actor(by, reason, evidence=evidence)
     check_name("effect", name)
-    state = {"confirmed": EffectState.CONFIRMED, "not-done": EffectState.NOT_DONE}.get(outcome)
-    if state is None:
-        raise NameRefused("outcome", "must be confirmed or not-done")
+    state = _state_after(outcome)
     if result is not _UNSET and state is EffectState.NOT_DONE:
         raise NameRefused("result", "belongs to an effect that is confirmed; leave it out")
     text = None if result is _UNSET else document_text(result, "result", MAX_RESULT_BYTES)
@@ -106,7 +104,7 @@ def resolve_effect(
         "reason": reason,
         "detail": json.dumps({"evidence": evidence, "result_given": text is not None}),
     }
-    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     if text is not None:
         text = _sealed(connection, statements, job_id, name, text)
     effect = {"job_id": job_id, "name": name, "state": state.value, "result": text}
@@ -120,6 +118,13 @@ def resolve_effect(
     if not rows[0].resolved:
         raise _refusal(view, rows[0])
     return view
+
+
+def _state_after(outcome: object) -> EffectState:
+    known = {"confirmed": EffectState.CONFIRMED, "not-done": EffectState.NOT_DONE}
+    if not isinstance(outcome, str) or outcome not in known:
+        raise NameRefused("outcome", f"must be confirmed or not-done, not {nature_of(outcome)}")
+    return known[outcome]
 
 
 def _sealed(connection: sa.Connection, statements: Statements, job_id: UUID, name: str, text: str) -> str:

@@ -60,7 +60,12 @@ def search_jobs(
 
     It ends with `limit` jobs, with the last job there is, or, between two pages, after `within_s` seconds.
     """
-    filters = {"state": None if state is None else state.value, "queue": queue, "kind": kind, "tenant": tenant}
+    filters = {
+        "state": None if state is None else JobState(state).value,
+        "queue": queue,
+        "kind": kind,
+        "tenant": tenant,
+    }
     below = _BEYOND if before is None else before
     if correlation_id is not None:
         rows = link.run("find_correlated", correlation_id=correlation_id, below=below, batch=limit, **filters)
@@ -100,7 +105,7 @@ def _way(link: Link, state: JobState | None) -> tuple[str, str]:
     if state in {JobState.READY, JobState.RUNNING}:
         return "outbox", "find_unfinished"
     # Letters of before that table was there are still being written: until then it lacks some.
-    if state is JobState.FAILED and not link.run("dead_letter_backlog")[0].unfinished:
+    if state == JobState.FAILED and not link.run("dead_letter_backlog")[0].unfinished:
         return "dead_letters", "find_failed"
     return "jobs", "find_jobs"
 

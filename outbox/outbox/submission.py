@@ -15,7 +15,7 @@ from outbox.sealing.using import current, required, seals_all
 from outbox.sealing.vault import new_vault, sealed_digest
 from outbox_schemas import NameRefused, Payload, PayloadError
 from outbox_schemas.limit_keys import KeyLimit
-from outbox_schemas.names import check_id, check_instant, check_name, check_priority, check_tenant
+from outbox_schemas.names import check_id, check_instant, check_name, check_priority, check_tenant, nature_of
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
 __all__ = [
@@ -39,6 +39,12 @@ HELD = datetime(8999, 1, 1, tzinfo=UTC)
 # No value can hold these control characters: names and keys are printable, and JSON writes them as escapes.
 _BETWEEN_COLUMNS = "\x1e"
 BETWEEN_VALUES = "\x1f"
+
+
+def _check_max_bytes(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise NameRefused("max_payload_bytes", f"must be a whole number from 1 on, not {nature_of(value)}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class Options:
         )
         if run_at is not None and deadline is not None and deadline <= run_at:
             raise NameRefused("deadline", "is not later than run_at; the job could never run")
-        return cls(tenant, BETWEEN_VALUES.join(values), max_payload_bytes)
+        return cls(tenant, BETWEEN_VALUES.join(values), _check_max_bytes(max_payload_bytes))
 
 
 USUAL = Options.of()
@@ -121,6 +127,8 @@ def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submis
         NameRefused: its key, kind or queue is out of bounds.
         SettingsError: one is to be sealed, and there are no keys.
     """
+    if isinstance(payloads, Payload) or not isinstance(payloads, Iterable):
+        raise PayloadError("payloads", f"must be an iterable of Payloads, not {type(payloads).__name__}")
     given = list(payloads)
     return [
         _checked(payload, number, job_id, options)
@@ -205,11 +213,13 @@ def _check_names(kind: str, queue: str) -> tuple[str, str]:
 
 def _check_max_attempts(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_ATTEMPTS:
-        raise NameRefused("max_attempts", f"must be a whole number from 1 to {_MAX_ATTEMPTS}")
+        raise NameRefused("max_attempts", f"must be a whole number from 1 to {_MAX_ATTEMPTS}, not {nature_of(value)}")
     return value
 
 
 def _check_correlation(value: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or not 1 <= len(value.encode()) <= _CORRELATION_BYTES:
-        raise NameRefused("correlation_id", f"must be printable text of 1 to {_CORRELATION_BYTES} bytes")
+        raise NameRefused(
+            "correlation_id", f"must be printable text of 1 to {_CORRELATION_BYTES} bytes, not {nature_of(value)}"
+        )
     return value

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
-__all__ = ["SCHEMA_KEY", "AsyncTarget", "Target", "awaitable", "connection_of", "info_of", "schema_of", "writable"]
+__all__ = [
+    "SCHEMA_KEY",
+    "AsyncTarget",
+    "NoTarget",
+    "Target",
+    "awaitable",
+    "connection_of",
+    "info_of",
+    "schema_of",
+    "writable",
+]
 
 Target: TypeAlias = "Session | scoped_session[Session] | sa.Connection"
 AsyncTarget: TypeAlias = "AsyncSession | async_scoped_session[AsyncSession] | AsyncConnection"
@@ -23,8 +33,12 @@ SCHEMA_KEY = "outbox.schema"
 """Where a handler's session says which installation it belongs to (`Session.info`)."""
 
 
+class NoTarget(NameRefused, TypeError):  # noqa: N818 - named by what happened
+    """What was passed as a target carries no transaction. A `TypeError`, too."""
+
+
 def connection_of(target: Target) -> sa.Connection:
-    """Return the connection that carries the caller's transaction. Raises `TypeError` for anything that has none."""
+    """Return the connection that carries the caller's transaction. Raises `NoTarget` for anything that has none."""
     if isinstance(target, sa.Connection):
         return target
     if _is_session(target):
@@ -32,21 +46,24 @@ def connection_of(target: Target) -> sa.Connection:
     remedy = ""
     if _is_one(target, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection", "async_scoped_session"):
         remedy = "; use enqueue_async, or await target.run_sync(lambda inner: ...) for what has no async twin"
-    raise TypeError(f"expected a SQLAlchemy Session or Connection, not {type(target).__name__}{remedy}")
+    raise NoTarget("target", f"must be a SQLAlchemy Session or Connection, not {type(target).__name__}{remedy}")
 
 
 def schema_of(target: Target | None, schema: str | None) -> str:
     """Return the installation's schema: the one given, else that of the consumer whose handler's session this is, else
-    `OUTBOX_SCHEMA`, else "outbox".
+    `OUTBOX_SCHEMA`, else "outbox". Raises `NameRefused` for one that is no text.
     """
     if schema is not None:
+        if not isinstance(schema, str):
+            raise NameRefused("schema", f"must be text, not {type(schema).__name__}")
         return schema
     own = info_of(target).get(SCHEMA_KEY)
     return str(own) if own else os.environ.get("OUTBOX_SCHEMA") or "outbox"
 
 
 def writable(target: Target) -> sa.Connection:
-    """Return the connection that carries the caller's transaction, if a job can be written in it.
+    """Return the connection that carries the caller's transaction, if there can be one. Whatever changes anything asks
+    here: a lock or a fence that ends with its own statement guards nothing that comes after it.
 
     Raises:
         NameRefused: it is not PostgreSQL's, or commits each statement by itself.
@@ -56,19 +73,21 @@ def writable(target: Target) -> sa.Connection:
         raise NameRefused("target", f"speaks {connection.dialect.name}; jobs live in PostgreSQL")
     if getattr(connection.connection.dbapi_connection, "autocommit", False):
         raise NameRefused(
-            "target", "is in AUTOCOMMIT mode, so the job would not commit with your rows; give it a transaction"
+            "target",
+            "is in AUTOCOMMIT mode, so each statement would commit by itself, and not with your rows; give it a "
+            "transaction: engine.begin(), or a session of an engine without that isolation level",
         )
     return connection
 
 
 def awaitable(target: AsyncTarget, caller: str) -> AsyncSession | AsyncConnection:
     """Return the async session or connection whose `run_sync` gives the function `caller` what its twin takes. Raises
-    `TypeError` for anything else.
+    `NoTarget` for anything else.
     """
     found: object = target() if _is_scoped(target) else target
     if _is_async(found):
         return found
-    raise TypeError(f"{caller} takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+    raise NoTarget("target", f"{caller} takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
 
 
 def info_of(target: Target | None) -> dict[Any, Any]:

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
 from outbox.coalescing import write_coalescing
-from outbox.coalescing_terms import Replace, Supersedes
+from outbox.coalescing_terms import Replace, Supersedes, check_terms
 from outbox.fullness import bounded_queues
 from outbox.job_writing import Call, write_many, write_one
 from outbox.statements import statements_for
@@ -126,6 +126,7 @@ def enqueue(
     bounded = bounded_queues([submission], own_queue(target))
     statements = statements_for(schema_of(target, schema))
     if supersedes is not False or replace is not None:
+        check_terms(supersedes, replace)
         call = Call(writable(target), statements, checked, bounded)
         return write_coalescing(call, [submission], supersedes, replace)[0]
     return write_one(writable(target), submission, checked, statements, bounded)
@@ -158,6 +159,7 @@ def enqueue_many(
     bounded = bounded_queues(ordered, own_queue(target))
     statements = statements_for(schema_of(target, schema))
     if supersedes is not False or replace is not None:
+        check_terms(supersedes, replace)
         refs = write_coalescing(Call(writable(target), statements, checked, bounded), ordered, supersedes, replace)
     else:
         refs = write_many(writable(target), ordered, checked, statements, bounded)
@@ -178,6 +180,7 @@ async def enqueue_async(
     checked = checked_options(options) if options else USUAL
     submission = submission_of(payload, checked)
     bounded = bounded_queues([submission], None)
+    check_terms(supersedes, replace)
 
     def write(inner: Target) -> JobRef:
         statements = statements_for(schema_of(inner, schema))

@@ -7,12 +7,30 @@ B-tree entry about 2,700, and a control character in a name is an attack on whoe
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
 from uuid import UUID
 
 from outbox_schemas.errors import NameRefused
 
-__all__ = ["check_filter", "check_id", "check_instant", "check_key", "check_name", "check_priority", "check_tenant"]
+__all__ = [
+    "check_choice",
+    "check_filter",
+    "check_flag",
+    "check_id",
+    "check_instant",
+    "check_is",
+    "check_key",
+    "check_name",
+    "check_priority",
+    "check_tenant",
+    "nature_of",
+]
+
+T = TypeVar("T", bound=StrEnum)
+C = TypeVar("C")
 
 NAME_BYTES = 100
 TENANT_BYTES = 200
@@ -20,6 +38,8 @@ KEY_BYTES = 512
 PRIORITY_LIMIT = 100
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,19}")
+_LONG = 10**15
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]*")
 # C0, DEL and C1 controls, surrogates, and the line and bidirectional controls that can forge a log line.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -71,13 +91,54 @@ def check_key(value: object, field: str = "logical_key") -> str:
     return value
 
 
-def check_priority(value: object) -> int:
+def check_priority(value: object, field: str = "priority") -> int:
     """Return `value` if it is a whole number from -100 to 100 (higher goes first), else raise `NameRefused`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise NameRefused("priority", f"must be a whole number, not {type(value).__name__}")
+        raise NameRefused(field, f"must be a whole number, not {type(value).__name__}")
     if abs(value) > PRIORITY_LIMIT:
-        raise NameRefused("priority", f"must be from {-PRIORITY_LIMIT} to {PRIORITY_LIMIT}")
+        raise NameRefused(field, f"must be from {-PRIORITY_LIMIT} to {PRIORITY_LIMIT}")
     return value
+
+
+def check_choice(field: str, value: object, among: Iterable[T], but: str = "") -> T:
+    """Return the one of some members of an enumeration that `value` is, or names, else raise `NameRefused`.
+
+    Args:
+        field: what the caller calls it, for the error.
+        value: a member, or its text; both mean the same everywhere.
+        among: what there is to choose from.
+        but: what is said besides: why something else that one might expect is not among them.
+    """
+    members = tuple(among)
+    for member in members:
+        if isinstance(value, str) and member == value:
+            return member
+    raise NameRefused(field, f"must be one of {', '.join(members)}, not {nature_of(value)}{but}")
+
+
+def nature_of(value: object) -> str:
+    """Return what a refused value is, for an error: a number, or a short plain word, as it stands, of all else only its
+    type or its length, since it may be what nobody should read.
+    """
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LONG):
+        return str(value)
+    if not isinstance(value, str):
+        return type(value).__name__
+    return repr(str(value)) if _WORD.fullmatch(value) else f"a text of {len(value)} characters"
+
+
+def check_flag(field: str, value: object) -> bool:
+    """Return `value` if it is True or False, else raise `NameRefused`: the text "false" would count as yes."""
+    if not isinstance(value, bool):
+        raise NameRefused(field, f"must be True or False, not {nature_of(value)}")
+    return value
+
+
+def check_is(field: str, value: object, kind: type[C]) -> C | None:
+    """Return `value` if it is of a class, or None, else raise `NameRefused`."""
+    if value is None or isinstance(value, kind):
+        return value
+    raise NameRefused(field, f"must be a {kind.__name__}, not {nature_of(value)}")
 
 
 def check_id(field: str, value: object) -> UUID:

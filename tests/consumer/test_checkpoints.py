@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from outbox_consumer import connections
-from outbox_schemas import PayloadError
+from outbox_schemas import NameRefused, PayloadError
 from support.consuming import Desk, handler
 from support.invariants import check_invariants
 
@@ -89,6 +89,25 @@ def test_apply_may_not_save_through_a_session_of_its_own(desk: Desk) -> None:
     desk.done(1)
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
     assert "session given" in desk.last_error(job_id)[2]
+
+
+def test_no_checkpoint_is_saved_where_each_statement_commits_by_itself(desk: Desk) -> None:
+    """Its fence would be over before the write, which a newer attempt could come between; nothing is written."""
+    engine = desk.database.engine().execution_options(isolation_level="AUTOCOMMIT")
+    told: list[str] = []
+
+    def handle(job: Any, payload: Any) -> None:
+        with sa.orm.Session(engine) as session, pytest.raises(NameRefused, match=r"AUTOCOMMIT.*transaction") as caught:
+            job.save_checkpoint(session, "step", 1)
+        told.append(caught.value.field)
+        with pytest.raises(NameRefused, match="must be a SQLAlchemy Session or Connection, not"):
+            job.save_checkpoint(engine, "step", 1)
+
+    desk.start(handler(handle))
+    [job_id] = desk.submit("a")
+    desk.done(1)
+    assert (desk.outcomes(job_id), told) == (["succeeded"], ["target"])
+    assert desk.database.count("checkpoints") == 0
 
 
 def test_the_checkpoint_is_what_an_earlier_attempt_saved(desk: Desk) -> None:

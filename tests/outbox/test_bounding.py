@@ -311,7 +311,7 @@ def test_bounds_are_audited_and_replaced(database: Database, session: Session) -
         ({"max_age": 30}, "max_age"),
         ({"max_age": timedelta(days=31)}, "max_age"),
         ({"max_backlog": 1, "policy": "drop"}, "policy"),
-        ({"max_backlog": 1, "keeps": 101}, "priority"),
+        ({"max_backlog": 1, "keeps": 101}, "keeps"),
         ({"max_backlog": 1, "longest": timedelta(seconds=0.5)}, "longest"),
         ({"max_backlog": 1, "tenant": ""}, "tenant"),
         ({"max_backlog": 1, "reason": ""}, "reason"),

@@ -69,6 +69,8 @@ def test_a_filter_finds_what_fits_and_ends_it(database: Database, link: Link, en
         (CancelFilter(queue="others"), 3),
         (CancelFilter(state=JobState.RUNNING), 2),
         (CancelFilter(state=JobState.READY, queue="notes"), 4),
+        (CancelFilter(state="running"), 2),
+        (CancelFilter(state="ready", queue="notes"), 4),
         (CancelFilter(created_before=datetime(2020, 1, 1, tzinfo=UTC)), 0),
     ],
 )
@@ -140,7 +142,11 @@ def test_a_run_that_is_killed_goes_on_where_it_was(database: Database, engine: s
         ({"kind": "a b"}, "kind"),
         ({"queue": ""}, "queue"),
         ({"tenant": "\n"}, "tenant"),
-        ({"state": JobState.SUCCEEDED}, "state"),
+        ({"state": JobState.SUCCEEDED}, "state: must be one of ready, running, not 'succeeded': a job that has ended"),
+        ({"state": "gone"}, "state: must be one of ready, running, not 'gone'"),
+        ({"state": ["ready"]}, "state: .* not list"),
+        ({"state": 10**99}, "state: .* not int"),
+        ({"state": "hunter2 is the password"}, "state: .* not a text of 23 characters"),
         ({"created_before": datetime(2020, 1, 1)}, "created_before"),  # noqa: DTZ001 - naive
     ],
 )

@@ -11,7 +11,7 @@ from outbox.schedules.views import ScheduleView, view_of
 from outbox.statements import statements_for
 from outbox.targets import Target, connection_of, schema_of
 from outbox_schemas import ScheduleNotFound, ScheduleRefused
-from outbox_schemas.names import check_instant, check_name
+from outbox_schemas.names import check_instant, check_name, nature_of
 
 __all__ = ["MOST_PREVIEWED", "get_schedule", "list_schedules", "occurrences_of", "preview_schedule"]
 
@@ -19,7 +19,9 @@ MOST_PREVIEWED = 1000
 
 
 def list_schedules(target: Target, *, source: str | None = None, schema: str | None = None) -> list[ScheduleView]:
-    """Return the schedules, of one source or all, by their names."""
+    """Return the schedules, of one source or all, by their names. Raises `NameRefused` for what names no source."""
+    if source is not None:
+        check_name("source", source)
     parameters = {"name": None, "source": source}
     rows = statements_for(schema_of(target, schema)).run_within(connection_of(target), "list_schedules", parameters)
     return [view_of(row) for row in rows]
@@ -52,7 +54,7 @@ def preview_schedule(
         ScheduleRefused, NameRefused: the rule or a term can't be, or `n` is not from 1 to 1,000.
     """
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_PREVIEWED:
-        raise ScheduleRefused("n", f"must be a whole number from 1 to {MOST_PREVIEWED}")
+        raise ScheduleRefused("n", f"must be a whole number from 1 to {MOST_PREVIEWED}, not {nature_of(n)}")
     place = check_instant("after", after)
     start = None if starts_at is None else check_instant("starts_at", starts_at)
     end = None if ends_at is None else check_instant("ends_at", ends_at)

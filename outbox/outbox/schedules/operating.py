@@ -17,7 +17,7 @@ from outbox.schedules.turns import submission_of_occurrence
 from outbox.schedules.views import ScheduleView
 from outbox.statements import Statements, statements_for
 from outbox.submission import Options
-from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of, writable
+from outbox.targets import AsyncTarget, Target, awaitable, schema_of, writable
 from outbox_schemas import JobRef, ScheduleNotFound, ScheduleRefused, occurrence_key
 from outbox_schemas.names import check_name
 
@@ -101,6 +101,7 @@ def remove_schedule(target: Target, name: str, *, by: str, reason: str, schema: 
         ScheduleNotFound: there is none of this name.
         ScheduleRefused: a program declares it, and would add it again.
     """
+    check_name("name", name)
     check_actor(by, reason)
     connection, statements = _at(target, schema)
     row = held(connection, statements, name)
@@ -117,11 +118,13 @@ def run_schedule_now(target: Target, name: str, *, by: str, reason: str, schema:
 
     Raises:
         ScheduleNotFound: there is none of this name.
+        NameRefused: `name`, `by` or `reason` is out of bounds; no SQL ran.
         ScheduleRefused: it is disabled.
         PayloadError: its payload, stored by hand, can't be read.
     """
+    check_name("name", name)
     check_actor(by, reason)
-    connection, statements = writable(target), statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     row = held(connection, statements, name)
     if row.disabled_at is not None:
         raise ScheduleRefused("name", f"{name!r} is disabled: {row.source!r} does not declare it any more")
@@ -182,6 +185,7 @@ def told(terms: Declared) -> dict[str, Any]:
 
 
 def _steer(target: Target, name: str, action: str, *, by: str, reason: str, schema: str | None) -> bool:
+    check_name("name", name)
     check_actor(by, reason)
     connection, statements = _at(target, schema)
     row = held(connection, statements, name)
@@ -193,4 +197,5 @@ def _steer(target: Target, name: str, action: str, *, by: str, reason: str, sche
 
 
 def _at(target: Target, schema: str | None) -> tuple[sa.Connection, Statements]:
-    return connection_of(target), statements_for(schema_of(target, schema))
+    statements = statements_for(schema_of(target, schema))
+    return writable(target), statements

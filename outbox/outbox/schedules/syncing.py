@@ -13,9 +13,9 @@ from outbox.cancelling import check_actor
 from outbox.schedules.declaring import Declared, Schedule, checked
 from outbox.schedules.operating import OPERATOR, Audit, change, held, put, told
 from outbox.statements import Statements, statements_for
-from outbox.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
+from outbox.targets import AsyncTarget, Target, awaitable, schema_of, writable
 from outbox_schemas import ScheduleNotFound, ScheduleRefused
-from outbox_schemas.names import check_name
+from outbox_schemas.names import check_flag, check_name
 
 __all__ = ["Synced", "sync_schedules", "sync_schedules_async"]
 
@@ -66,8 +66,9 @@ def sync_schedules(
     check_actor(by, reason)
     if check_name("source", source) == OPERATOR:
         raise ScheduleRefused("source", f'"{OPERATOR}" is what people have added; name the service')
+    check_flag("preview", preview)
     declared = {terms.name: terms for terms in _all(schedules)}
-    connection, statements = connection_of(target), statements_for(schema_of(target, schema))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     with connection.begin_nested() as nested:
         done = _Sync(connection, statements, source, by, reason).run(declared)
         if preview:
@@ -150,6 +151,8 @@ class _Sync:
 
 
 def _all(schedules: Iterable[Schedule]) -> list[Declared]:
+    if isinstance(schedules, Schedule) or not isinstance(schedules, Iterable):
+        raise ScheduleRefused("schedules", f"must be an iterable of Schedules, not {type(schedules).__name__}")
     found = [checked(schedule) for schedule in schedules]
     if len(found) > MOST:
         raise ScheduleRefused("schedules", f"are {len(found)}; one source may declare {MOST}")
