@@ -28,12 +28,14 @@ class Length:
     clock: Callable[[], float] = time.monotonic
     hints: int = 0
     """The length now."""
+    told: int = 0
+    """The length that somebody has been told of."""
     _full_at: float | None = None
     _looked_at: float | None = None
 
     def __post_init__(self) -> None:
         """Begin with the shortest."""
-        self.hints = min(FLOOR, self.most)
+        self.hints = self.told = min(FLOOR, self.most)
 
     def seen(self, out: int, rate: float) -> int:
         """Take in that `out` hints are out, of which consumers take `rate` a second, and return the length."""
@@ -49,6 +51,11 @@ class Length:
         self._looked_at = now
         self._full_at = now if out >= self.hints else None if emptied else self._full_at
         return self.hints
+
+    @property
+    def news(self) -> bool:
+        """Whether it is twice as long as was told, or half."""
+        return not self.told < 2 * self.hints < 4 * self.told
 
     def full(self) -> None:
         """Take in that there is no room left."""

@@ -4,9 +4,11 @@ room again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from outbox.logs import RateLimited
 from outbox.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.ahead import FEW_OUT, Ahead
@@ -14,6 +16,8 @@ from outbox_relay.lengths import Lengths
 from outbox_relay.pacing import Taking, refill_at, room, together
 
 __all__ = ["Runways", "ToppedUp"]
+
+log = logging.getLogger("outbox.relay")
 
 # So many batches of one queue may follow each other before the next queue has its turn.
 BATCHES = 4
@@ -50,6 +54,7 @@ class Runways:
         self._taking: dict[str, Taking] = {}
         self._lengths = Lengths(settings.runway)
         self._ahead: dict[str, Ahead] = {}
+        self._limited = RateLimited(log)
 
     def seen(self, due: Sequence[DueQueue]) -> None:
         """Take in what a look has shown: the queues that have hints due, and how many of each are out."""
@@ -58,7 +63,17 @@ class Runways:
         for queue in due:
             taking = self._taking[queue.name]
             taking.seen(queue.released)
-            self._lengths.of(queue.name).seen(queue.released, taking.rate)
+            length = self._lengths.of(queue.name)
+            length.seen(queue.released, taking.rate)
+            if length.news and self._tell(queue, length.hints, taking.rate):
+                length.told = length.hints
+
+    def _tell(self, queue: DueQueue, hints: int, rate: float) -> bool:
+        """Log how long a runway is now, for each queue once in ten seconds at most; tell whether that was done."""
+        event, key = "a runway's length has changed", f"runway {queue.name}"
+        return self._limited.log(
+            logging.INFO, event, key=key, queue=queue.name, hints=hints, out=queue.released, taken_per_s=round(rate)
+        )
 
     def sends(self, queue: str, count: int) -> int:
         """Take in that so many hints of a queue go out, and return how many may share a message in any case."""

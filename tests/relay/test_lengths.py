@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox.floors import MOST_QUEUES
+from outbox.relaying import DueQueue
+from outbox.settings import RelaySettings
 from outbox_relay.lengths import FLOOR, HORIZON_S, Length, Lengths
 from outbox_relay.pacing import Taking, refill_at
+from outbox_relay.runways import Runways
 
 MOST = 2000
 
@@ -86,3 +89,16 @@ def test_names_are_not_remembered_without_end() -> None:
     for number in range(3 * MOST_QUEUES):
         lengths.of(str(number))
     assert len(lengths._lengths) <= MOST_QUEUES
+
+
+def test_a_runway_that_has_grown_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change by a factor of two is logged with what was seen, and the next one of the queue not at once."""
+    monkeypatch.setattr("outbox_relay.lengths.HORIZON_S", 1000.0)  # however slow this machine is
+    caplog.set_level("INFO", "outbox.relay")
+    runways = Runways(RelaySettings(), lambda: 10_000, lambda _queue, count: count)
+    for out in (0, FLOOR, 0, 2 * FLOOR, 0):
+        queue = DueQueue("q", out)
+        runways.seen([queue])
+        runways.top_up(queue)
+    told = [vars(record) for record in caplog.records if record.getMessage() == "a runway's length has changed"]
+    assert [(one["queue"], one["hints"], one["out"]) for one in told] == [("q", 2 * FLOOR, 0)]
