@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from outbox.ending import Course
-from outbox.hiding import Hidden
+from outbox.hiding import Hidden, marks
 from outbox.leasing import Beat, Claimed, Lease
+from outbox.sealing.envelope import is_sealed
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.job import Job
 from outbox_consumer.retry import plain
@@ -36,7 +37,6 @@ class Entry:
         lost: it has been counted as lost.
         stalled: its marker had not moved for too long. That stands, whatever it says now.
         told: the last marker that a heartbeat has stored.
-        hidden: what is sensitive in its payload, once that has been read; None where nothing is.
     """
 
     claimed: Claimed
@@ -52,7 +52,6 @@ class Entry:
     lost: bool = False
     stalled: bool = False
     told: str | None = None
-    hidden: Hidden | None = None
 
     @property
     def lease(self) -> Lease:
@@ -60,9 +59,16 @@ class Entry:
         return self.claimed.lease
 
     @property
+    def hidden(self) -> Hidden | None:
+        """What is sensitive in its payload, once that has been read; None where nothing is."""
+        return self.job.hidden
+
+    @property
     def is_discreet(self) -> bool:
-        """Whether anything in its payload is sensitive or sealed."""
-        return self.hidden is not None or self.job.vault is not None
+        """Whether anything in its payload is sensitive or sealed, also where another process reads it."""
+        if self.hidden is not None or self.job.vault is not None:
+            return True
+        return marks(self.handler.payload_type) or is_sealed(self.claimed.payload_text)
 
     @property
     def is_first(self) -> bool:

@@ -46,7 +46,7 @@ def read_payload(entry: Entry) -> Payload:
         raise  # about the attempt or its process
     except BaseException as error:  # noqa: BLE001 - user code
         raise _without_words(entry, error) from None
-    entry.hidden = hidden_of(payload)
+    entry.job.hidden = hidden_of(payload)
     return payload
 
 

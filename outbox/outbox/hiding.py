@@ -14,7 +14,7 @@ from outbox_schemas import Payload
 from outbox_schemas.redaction import hidden_texts
 from outbox_schemas.sensitive import holds_sensitive
 
-__all__ = ["Hidden", "hidden_of", "hiding"]
+__all__ = ["Hidden", "hidden_of", "hiding", "marks"]
 
 _UNREADABLE = "(left out: what is sensitive in the payload can't be told)"
 # As stored errors and log lines replace them, before they are masked.
@@ -59,12 +59,12 @@ class Hidden:
 
 def hidden_of(payload: Payload) -> Hidden | None:
     """Return what is to be hidden of a payload; None where its class marks nothing as sensitive."""
-    return Hidden(payload) if _marks(type(payload)) else None
+    return Hidden(payload) if marks(type(payload)) else None
 
 
 @cache
-def _marks(payload: type[Payload]) -> bool:
-    """Tell it by one look into a dictionary: this is asked for every job."""
+def marks(payload: type[Payload]) -> bool:
+    """Tell whether a class marks anything as sensitive, by one look into a dictionary: this is asked for every job."""
     return holds_sensitive(payload)
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import threading
+from contextlib import ExitStack
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
+from outbox.keeping import recover_leases
 from outbox_consumer import (
     EffectResult,
     LeaseLost,
 )
-from support.consuming import Desk, Task, handler
+from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.effects import Provider, calling, run_one
+from support.waiting import until
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
 
@@ -91,6 +96,55 @@ def test_a_stale_worker_can_not_confirm_an_effect(desk: Desk, kind: str) -> None
     [(actor, subject, remote_id, digest)] = desk.database.rows(query)
     kept = hashlib.sha256(b'"stale"').hexdigest()
     assert (actor, subject, remote_id, digest) == ("attempt 1", str(job_id), "ch_9", kept)
+
+
+@pytest.mark.parametrize("loses", [True, False])
+def test_a_cancelled_task_forgets_no_effect(desk: Desk, loses: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A task that is cancelled while its effect is being confirmed ends cancelled, but first it hears what came of the
+    confirmation: it is on record, or, if the lease is lost, kept as evidence and logged.
+    """
+    tasks: list[tuple[asyncio.AbstractEventLoop, Any]] = []
+    ended: list[BaseException] = []
+    holders: list[psycopg.Connection[Any]] = []
+    link = desk.database.link("test/holds")
+    with ExitStack() as held:
+
+        async def send(_key: str, _request: Any) -> Any:
+            holders.append(held.enter_context(link.transaction()))
+            holders[0].execute(desk.database.sql("SELECT job_id FROM {s}.outbox FOR UPDATE", escaped=True))
+            tasks.append((asyncio.get_running_loop(), asyncio.current_task()))
+            return EffectResult("done", remote_id="ch_9")
+
+        async def handle(job: Any, _payload: Any) -> None:
+            try:
+                assert await job.effect_async("charge", {}, send=send, reconcile=found) in {"done", "found"}
+            except BaseException as error:
+                ended.append(error)
+                raise
+
+        async def found(_key: str) -> str:
+            return "found"
+
+        desk.start(async_handler(handle, lease=30))
+        [job_id] = desk.submit("a", payload=AsyncTask)
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        until(lambda: desk.database.value(waiting))
+        [(loop, task)] = tasks
+        loop.call_soon_threadsafe(task.cancel)
+        if loses:
+            expire = "UPDATE {s}.outbox SET lease_expires_at = {s}.clock(), due_at = {s}.clock()"
+            holders[0].execute(desk.database.sql(expire, escaped=True))
+            assert [lost.job_id for lost in recover_leases(link)] == [job_id]
+    link.close()
+    desk.done(1)
+    assert [type(error) for error in ended] == [asyncio.CancelledError]
+    assert desk.outcomes(job_id) == ["lease_lost" if loses else "retried", "succeeded"]
+    late = desk.database.rows("SELECT detail -> 'remote_request_id' FROM {s}.audit WHERE action = 'effect.late'")
+    logged = [vars(told)["remote_request_id"] for told in caplog.records if "after its lease was lost" in told.message]
+    assert (late, logged) == (([("ch_9",)], ["ch_9"]) if loses else ([], []))
+    assert desk.database.rows(ROW)[0][3:6] == (("found", None, "reconcile") if loses else ("done", "ch_9", "send"))
 
 
 def test_a_cancelled_job_sends_nothing_more(desk: Desk) -> None:

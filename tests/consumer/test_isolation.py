@@ -227,6 +227,23 @@ def test_child_hides_what_is_sensitive(desk: Desk, tmp_path: Path, caplog: pytes
     assert (record.getMessage(), record.card) == ("refused ***", "***")  # type: ignore[attr-defined]
 
 
+def test_child_hides_what_is_said_beside_its_thread(desk: Desk, tmp_path: Path) -> None:
+    """A marker stays out of the tables where the child's payload is sensitive, and an effect's error is masked there
+    on a thread of the handler's own.
+    """
+    running = desk.start(CardHandler(), concurrency=1, heartbeat_s=0.1)
+    submit(desk, "quotes_abroad", tmp_path, payload=Card)
+    until((tmp_path / "said").exists)
+    [entry] = running.consumer._book.entries()
+    until(lambda: entry.job.marker[0] is not None)
+    beaten = entry.trusted_until
+    until(lambda: entry.trusted_until > beaten + 0.2)
+    assert desk.database.value("SELECT progress FROM {s}.outbox") is None
+    (tmp_path / "looked").touch()
+    desk.done(1, "failed")
+    assert desk.database.value("SELECT error_message FROM {s}.effects") == "no to ***"
+
+
 def test_child_opens_what_the_settings_keys_open(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key file is read by the child itself; a key that only the program gave is not sent to it."""
     key = base64.b64encode(secret("k1")).decode()

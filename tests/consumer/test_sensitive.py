@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
@@ -12,12 +14,14 @@ from pydantic import SecretStr, field_validator
 
 from outbox import enqueue
 from outbox.logs import JsonFormatter, TextFormatter
-from outbox_consumer import RetryableError, RetryPolicy, TerminalError
+from outbox_consumer import EffectResult, RetryableError, RetryPolicy, TerminalError
 from outbox_schemas import Payload, Sensitive
 from support.consuming import QUEUE, Desk, async_handler, handler
+from support.waiting import until
 
 CARD = 'canary-4111 "quoted"\nsecond-canary line'
 TOKEN = "canary-token-1f"
+SAID = ("raises", "unstorable", "late")
 
 
 class Charge(Payload):
@@ -60,9 +64,18 @@ def submitted(desk: Desk, kind: type[Charge] = Charge, card: str = CARD) -> Any:
 
 
 def leaks(desk: Desk, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what has been written anywhere that holds a canary. The payload itself is where it belongs."""
-    rows = desk.database.rows("SELECT to_jsonb(j) - 'payload' FROM {s}.jobs AS j")
-    rows += desk.database.rows("SELECT to_jsonb(a) FROM {s}.attempts AS a")
+    """Return what has been written anywhere, in whatever table, that holds a canary. The payload itself is where it
+    belongs.
+    """
+    tables = desk.database.rows(
+        "SELECT c.relname FROM pg_class AS c WHERE c.relkind = 'r' AND c.relnamespace = '{s}'::regnamespace"
+    )
+    assert ("effects",) in tables
+    rows = [
+        row
+        for (table,) in tables
+        for row in desk.database.rows(f"SELECT to_jsonb(t) - 'payload' FROM {{s}}.{table} AS t")
+    ]
     return [text for text in [*map(json.dumps, rows), caplog.text] if "canary" in text]
 
 
@@ -99,6 +112,57 @@ def test_errors_and_logs_of_a_handler_hold_no_sensitive_value(
     assert message.startswith("*** *** ")
     assert "account='acct-91'" in message
     assert "charging ***" in masked_log.text
+    assert leaks(desk, masked_log) == []
+
+
+@pytest.mark.parametrize("kind", [Charge, AsyncCharge])
+def test_effects_on_a_thread_of_the_handlers_own_hold_no_sensitive_value(
+    kind: type[Charge], desk: Desk, masked_log: pytest.LogCaptureFixture
+) -> None:
+    """Such a thread knows nothing of its attempt but the job, and what an effect leaves there is masked nevertheless:
+    its error, the other side's id, the note of a result that can't be stored, the evidence of a late one.
+    """
+
+    def send(job: Any, payload: Any, says: str) -> Any:
+        logging.getLogger("app").warning("the gateway hears of %s", payload.card)
+        if says == "raises":
+            raise RuntimeError(f"the gateway said no to {payload.card} {TOKEN}")
+        if says == "late":
+            desk.take_lease(job.id)
+        return EffectResult({payload.card: float("nan")}, remote_id=f"id of {payload.card}")
+
+    def handle(job: Any, payload: Any) -> None:
+        with ThreadPoolExecutor(1) as threads:
+            for says in SAID:
+                call = threads.submit(job.effect, says, {}, send=lambda *_, says=says: send(job, payload, says))
+                assert call.exception(30) is not None
+
+    async def handle_later(job: Any, payload: Any) -> None:
+        loop = asyncio.get_running_loop()
+
+        def call(says: str) -> None:
+            async def send_later(*_: Any) -> Any:
+                return send(job, payload, says)
+
+            made = job.effect_async(says, {}, send=send_later)
+            assert asyncio.run_coroutine_threadsafe(made, loop).exception(30) is not None
+
+        for says in SAID:
+            # By a thread, whose context is the task's that the call is made in.
+            await loop.run_in_executor(None, call, says)
+
+    job_id = submitted(desk, kind)
+    declared: dict[str, Any] = {"payload": kind, "retry": RetryPolicy(max_attempts=1), "lease": 30}
+    desk.start(handler(handle, **declared) if kind is Charge else async_handler(handle_later, **declared))
+    found = "SELECT detail ->> 'remote_request_id' FROM {s}.audit WHERE action = 'effect.late' AND subject = %s"
+    until(lambda: desk.database.rows(found, str(job_id)) == [("id of ***",)])
+    found = "SELECT name, error_message, remote_request_id FROM {s}.effects ORDER BY created_at"
+    assert desk.database.rows(found) == [
+        ("raises", "the gateway said no to *** ***", None),
+        ("unstorable", None, "id of ***"),
+        ("late", None, None),
+    ]
+    assert masked_log.text.count("the gateway hears of ***") == len(SAID)
     assert leaks(desk, masked_log) == []
 
 

@@ -161,6 +161,26 @@ def quotes(job: Any, payload: Any) -> None:
     raise ValueError(payload.card)
 
 
+def quotes_abroad(job: Any, payload: Any) -> None:
+    """Say what nobody may see by a marker, and by an effect on a thread of its own; end once the test has looked."""
+    job.progress(f"at {payload.card}")
+
+    def send(_key: str, _request: Any) -> None:
+        raise TerminalError(f"no to {payload.card}")
+
+    def call() -> None:
+        with suppress(TerminalError):
+            job.effect("charge", {}, send=send)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    mark(payload, "said")
+    while not (Path(payload.folder) / "looked").exists():
+        time.sleep(0.02)
+    raise TerminalError("enough")
+
+
 def forever(job: Any, payload: Any) -> None:
     """Never return."""
     mark(payload, "running")
@@ -307,6 +327,7 @@ SCRIPTS = {
     "returns_a_lock": returns_a_lock,
     "logs": logs,
     "quotes": quotes,
+    "quotes_abroad": quotes_abroad,
     "forever": forever,
     "stubborn": stubborn,
     "holds_the_lock": holds_the_lock,

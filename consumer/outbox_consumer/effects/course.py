@@ -142,7 +142,7 @@ class Course:
         sealed = self._seals.result(remote)
         try:
             written: Written = yield Record(lambda connection: self._book.confirm(connection, call, by, sealed))
-        except Exception as error:
+        except BaseException as error:  # a thread pool that closes cancels what waits there
             self._say(logging.ERROR, "an effect happened, but could not be recorded", remote)
             if isinstance(error, LeaseLost):  # somebody held the job until its lease was over
                 yield from self._report_late(sealed)

@@ -92,16 +92,55 @@ def run(course: Course, persist: Persist) -> Any:
 async def run_async(course: Course, persist: Persist, ledger: Executor | None = None) -> Any:
     """Run a course from a coroutine; only user code runs on the event loop.
 
+    A task that is cancelled while something is being recorded first learns what became of that, and records what
+    follows from it, so that nothing that has happened is forgotten; no more user code is called. `persist` bounds it.
+
     Args:
         course: to be run.
         persist: runs what the course writes.
         ledger: the threads for that; None: those of `asyncio.to_thread`, which handlers may keep busy for long.
-    """
 
+    Raises:
+        asyncio.CancelledError: the task was cancelled, whatever came of the course.
+    """
+    recorder = _Recorder(persist, ledger)
+    try:
+        value = await _driven(course, recorder)
+    except BaseException as error:
+        if recorder.cancelled is None or error is recorder.cancelled:
+            raise
+        raise recorder.cancelled from error
+    if recorder.cancelled is not None:
+        raise recorder.cancelled
+    return value
+
+
+class _Recorder:
+    """Runs what one course writes, to its end, and keeps the cancel of its task for afterwards."""
+
+    def __init__(self, persist: Persist, ledger: Executor | None) -> None:
+        self._persist = persist
+        self._ledger = ledger
+        self.cancelled: asyncio.CancelledError | None = None
+
+    async def record(self, step: Record) -> Any:
+        """Return what the statement answers."""
+        write = partial(contextvars.copy_context().run, self._persist, step.run)
+        writing = asyncio.get_running_loop().run_in_executor(self._ledger, write)
+        while not writing.done():
+            try:
+                await asyncio.wait([writing])
+            except asyncio.CancelledError as error:
+                self.cancelled = error
+        return writing.result()
+
+
+async def _driven(course: Course, recorder: _Recorder) -> Any:
     async def do(step: Record | Ask) -> Any:
         if isinstance(step, Record):
-            write = partial(contextvars.copy_context().run, persist, step.run)
-            return await asyncio.get_running_loop().run_in_executor(ledger, write)
+            return await recorder.record(step)
+        if recorder.cancelled is not None:
+            raise recorder.cancelled
         try:
             answer = step.run()
             return await answer if inspect.isawaitable(answer) else answer
@@ -117,7 +156,7 @@ async def run_async(course: Course, persist: Persist, ledger: Executor | None = 
         answer, error = None, None
         try:
             answer = await do(step)
-        except BaseException as raised:  # noqa: BLE001 - as above
+        except BaseException as raised:  # noqa: BLE001 - the course decides what it means
             error = raised
 
 

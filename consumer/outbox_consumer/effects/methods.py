@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from psycopg.errors import LockNotAvailable
 
 from outbox.effects import EffectBook
+from outbox.hiding import Hidden, hiding
 from outbox.leasing import Lease
 from outbox.sealing.vault import Vault
 from outbox.statements import Statements
@@ -45,6 +46,8 @@ class CallsEffects(KnowsItsLoop):
     _statements: Statements
     _effect_key_lifetime: timedelta | None
     vault: Vault | None
+    # What is sensitive in the payload. The job's own: a thread that the handler starts lacks the attempt's context.
+    hidden: Hidden | None = None
     # Made by the first call of an effect: most jobs have none.
     _underway: Underway | None = None
     _ledger: Executor | None = None
@@ -152,7 +155,7 @@ class CallsEffects(KnowsItsLoop):
         lifetime_s = None if lifetime is None else lifetime.total_seconds()
         owner = Owner(self.id, self.attempt, self.check, self._refused, lifetime_s, self.vault)
         book = EffectBook(self._statements, self._lease, self.attempt, name)
-        with underway.calling(name):
+        with underway.calling(name), hiding(self.hidden):
             yield partial(Course, owner, book)
 
     def _persist(self, write: Callable[[sa.Connection], Any]) -> Any:
