@@ -21,6 +21,8 @@ from outbox.statements import Statements
 from outbox.trouble import reason_of
 from outbox_consumer.book import Entry
 from outbox_consumer.copies import end_copy
+from outbox_consumer.effects.errors import EffectUnsettled
+from outbox_consumer.effects.refusals import unsettled_reason
 from outbox_consumer.errors import TransactionEndedError
 from outbox_consumer.guarded import checked_session, ended_by_itself, returned_clean
 from outbox_consumer.unfinished import refuse_unfinished
@@ -53,6 +55,7 @@ class Applier:
 
         Raises:
             LeaseLost: the fence refused; nothing was written.
+            EffectUnsettled: an effect of the job is pending or uncertain; nothing was written.
             TransactionEndedError: `apply` ended the transaction with means of its own; what it wrote after that was
                 rolled back.
             Exception: what `apply` raised, or a database error that outlasted the tries; nothing was written, unless
@@ -67,6 +70,8 @@ class Applier:
                 end = self._end_on_record(entry)
                 if end is not None and end.outcome is Outcome.SUCCEEDED:
                     return True
+                if end is None:
+                    self._refuse_unsettled(entry)
                 reason = "the lease is no longer held" if end is None else end.reason
                 entry.job.mark_lost(reason)
                 raise LeaseLost(entry.lease.job_id, entry.claimed.attempt, reason, refused=True)
@@ -74,6 +79,13 @@ class Applier:
                 if not _worth_another_try(error.orig, backoff.failures, until):
                     raise
             time.sleep(backoff.next_s())
+
+    def _refuse_unsettled(self, entry: Entry) -> None:
+        """Raise if it was an open effect for which the fence has refused."""
+        with returned_clean(self._connection(entry)) as connection:
+            names = ending.unsettled_within(connection, self._statements, entry.lease)
+        if names is not None:
+            raise EffectUnsettled(unsettled_reason(names))
 
     def _once(self, entry: Entry, result: Any) -> bool:
         """Try once; False if the fence refused."""

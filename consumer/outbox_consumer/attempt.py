@@ -178,7 +178,9 @@ def handle_here(entry: Entry) -> Any:
 
 
 def _finished(entry: Entry, result: Any) -> Any:
-    return refuse_unfinished(result, "handle()", may_iterate=entry.handler.has_apply())
+    finished = refuse_unfinished(result, "handle()", may_iterate=entry.handler.has_apply())
+    entry.job.end_calls()
+    return finished
 
 
 def _sync_handler(entry: Entry) -> Handler[Any]:

@@ -92,7 +92,8 @@ class Entry:
         if self.started_at is None:
             return Course(reached=Reached.CLAIMED)
         reached = Reached.APPLYING if self.job.applying else Reached.STARTED
-        return Course(self.started_s, reached, self.job.effects_touched)
+        touched = self.job.effects_touched
+        return Course(self.started_s, reached, touched, may_owe=bool(touched) or self.claimed.attempt > 1)
 
     def overruns(self, now: float) -> bool:
         """Tell whether it has started and is past its handler's maximum runtime."""

@@ -29,7 +29,7 @@ from outbox_consumer.endings import COUNTERS, ENDED, OUTCOMES, Ending, How, in_r
 from outbox_consumer.rates import EndRates
 from outbox_consumer.refusals import Refusals
 from outbox_consumer.telling import Telling
-from outbox_consumer.writing import UNSTORABLE, send
+from outbox_consumer.writing import UNSTORABLE, send, unsettled
 from outbox_schemas import Outcome
 
 __all__ = ["Ender"]
@@ -190,7 +190,10 @@ class Ender:
     def _write(self, how: How, endings: list[Ending]) -> None:
         while endings:
             try:
-                self._settle(endings, send(self._link, how, endings))
+                written = send(self._link, how, endings)
+                instead = self._unsettled(how, endings, written)
+                kept = {item.entry.lease.token for item in instead}
+                self._settle([item for item in endings if item.entry.lease.token not in kept], written)
             except Exception as error:  # noqa: BLE001 - one ending that can't be sent must not end this loop
                 waits = is_transient(error) or fault_of(error) in _MENDABLE
                 if isinstance(error, errors.LockNotAvailable) or not waits:
@@ -199,9 +202,16 @@ class Ender:
                 pause_s = self._trouble.report(error)
             else:
                 self._trouble.over()
+                for instead_how, some in self._by_how(instead):
+                    self._write(instead_how, some)
                 return
             time.sleep(pause_s)
             endings = self._still_worth_it(endings)
+
+    def _unsettled(self, how: How, endings: list[Ending], written: Mapping[UUID, Outcome]) -> list[Ending]:
+        if how is not How.SUCCEED or len(written) == len(endings):
+            return []
+        return unsettled(self._link, endings, written)
 
     def _isolate(self, how: How, endings: list[Ending], error: Exception) -> None:
         """Write endings one by one: one that the database can't hold, or whose row is locked, must not take its
@@ -229,6 +239,8 @@ class Ender:
         )
         # A commit whose answer never came looks like a refusal the second time: the history tells them apart.
         known = ending.outcomes(self._link, [item.entry.lease for item in refused]) if refused else {}
+        if not endings:
+            return
         if not refused and endings[0].how is How.SUCCEED:
             self._counters.add("succeeded", len(endings))
             self._rates.add(item.entry.claimed.queue for item in endings)

@@ -4,7 +4,7 @@ jobs' histories before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from time import monotonic
 from uuid import UUID
 
@@ -14,10 +14,11 @@ from outbox.ending import Course, Failure
 from outbox.leasing import Lease
 from outbox.link import Link
 from outbox_consumer.book import Entry
-from outbox_consumer.endings import Ending, How, judged
+from outbox_consumer.effects.refusals import UNSETTLED, unsettled_reason
+from outbox_consumer.endings import Ending, How, judged, overrun_ending
 from outbox_schemas import FailedBecause, Outcome
 
-__all__ = ["UNSTORABLE", "send"]
+__all__ = ["UNSTORABLE", "send", "unsettled"]
 
 UNSTORABLE = Failure("unknown", "unstorable", "the failure could not be stored")
 
@@ -42,12 +43,23 @@ def send(link: Link, how: How, endings: Sequence[Ending]) -> Mapping[UUID, Outco
 
 def _complete(link: Link, leases: Sequence[Lease], entries: Sequence[Entry]) -> set[UUID]:
     touched = [entry.job.effects_touched for entry in entries]
+    may_owe = [bool(names) or entry.claimed.attempt > 1 for names, entry in zip(touched, entries, strict=True)]
     return ending.complete(
         link,
         leases,
         started_s=[entry.started_s for entry in entries],
         effects=[Course(effects=names).effects_text for names in touched] if any(touched) else (),
+        may_owe=may_owe,
     )
+
+
+def unsettled(link: Link, endings: Sequence[Ending], written: Container[UUID]) -> list[Ending]:
+    """Return what follows, instead, for completions that were refused since an effect of their job is open: another
+    try, in which the handler settles it, as far as its policy goes.
+    """
+    refused = {item.entry.lease.job_id: item.entry for item in endings if item.entry.lease.job_id not in written}
+    found = ending.unsettled(link, [entry.lease for entry in refused.values()])
+    return [overrun_ending(refused[job_id], unsettled_reason(names), UNSETTLED) for job_id, names in found.items()]
 
 
 def _fail_or_retry(link: Link, endings: Sequence[Ending]) -> dict[UUID, Outcome]:

@@ -40,7 +40,7 @@ def begin_completed(
     connection: sa.Connection, statements: Statements, lease: Lease, course: Course = NOWHERE
 ) -> str | None:
     """Begin a transaction on the server that marks one job succeeded, and return the transaction's id. None: the lease
-    is lost, and nothing was written.
+    is lost, or an effect of the job is pending or uncertain, and nothing was written.
 
     What follows in the transaction is behind the fence: from here on nobody else can end or claim the job until the
     commit.
@@ -120,7 +120,7 @@ def _name(statements: Statements) -> str:
 
 
 def _preparation(statements: Statements) -> str:
-    return f"PREPARE {_name(statements)} (uuid, uuid, text, float8, text) AS {_body(statements)}"
+    return f"PREPARE {_name(statements)} (uuid, uuid, text, float8, text, boolean) AS {_body(statements)}"
 
 
 def _body(statements: Statements) -> str:
@@ -130,6 +130,7 @@ def _body(statements: Statements) -> str:
         "seq_scans": "$3",
         "started_s": "$4",
         "effects": "$5",
+        "may_owe": "$6",
     }
 
 
@@ -137,7 +138,8 @@ def _values(driver: psycopg.Connection[Any], course: Course) -> str:
     """Return an attempt's course as literals."""
     started = "NULL" if course.started_s is None else repr(float(course.started_s))
     effects = course.effects_text
-    return f"{started}, {'NULL' if effects is None else Literal(effects).as_string(driver)}"
+    touched = "NULL" if effects is None else Literal(effects).as_string(driver)
+    return f"{started}, {touched}, {str(course.may_owe).lower()}"
 
 
 def _hex(number: UUID) -> str:

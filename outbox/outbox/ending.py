@@ -34,6 +34,8 @@ __all__ = [
     "outcomes",
     "park",
     "retry",
+    "unsettled",
+    "unsettled_within",
 ]
 
 
@@ -71,11 +73,14 @@ class Course(NamedTuple):
         started_s: seconds from the claim to the start; None if it never started.
         reached: how far it came.
         effects: the names of the external effects that it touched.
+        may_owe: whether an effect of its job may be on record, so that its success must look for an open one. False
+            only for a first attempt that has touched none.
     """
 
     started_s: float | None = None
     reached: str | None = None
     effects: Sequence[str] = ()
+    may_owe: bool = True
 
     @property
     def effects_text(self) -> str | None:
@@ -88,24 +93,46 @@ _UNIT = "\x1f"
 
 
 def complete(
-    link: Link, leases: Sequence[Lease], *, started_s: Sequence[float | None] = (), effects: Sequence[str | None] = ()
+    link: Link,
+    leases: Sequence[Lease],
+    *,
+    started_s: Sequence[float | None] = (),
+    effects: Sequence[str | None] = (),
+    may_owe: Sequence[bool] = (),
 ) -> set[UUID]:
-    """Mark jobs succeeded in one transaction, for handlers that have no `apply`. When each started and what effects it
-    touched are given as a `Course` has them; effects that are not given are none.
+    """Mark jobs succeeded in one transaction, for handlers that have no `apply`, but for those with an effect that is
+    pending or uncertain (`unsettled` tells). When each started, what effects it touched and whether any may be on
+    record are given as a `Course` has them; effects that are not given are none.
     """
-    return _ids(link, "complete", leases, started_s=list(started_s), effects=list(effects))
+    columns = {"started_s": list(started_s), "effects": list(effects), "may_owe": list(may_owe)}
+    return _ids(link, "complete", leases, **columns)
+
+
+def unsettled(link: Link, leases: Sequence[Lease]) -> dict[UUID, str]:
+    """Return, by job, which effects keep attempts that still own their jobs from ending in success, for people."""
+    parameters = {
+        "job_ids": uuid_array([lease.job_id for lease in leases]),
+        "tokens": uuid_array([lease.token for lease in leases]),
+    }
+    return _named(link.run("unsettled_effects", **parameters))
+
+
+def unsettled_within(connection: sa.Connection, statements: Statements, lease: Lease) -> str | None:
+    """Return the same for one attempt, on a connection; None: nothing does."""
+    parameters = {"job_ids": [lease.job_id], "tokens": [lease.token]}
+    return _named(statements.run_within(connection, "unsettled_effects", parameters)).get(lease.job_id)
 
 
 def complete_within(
     connection: sa.Connection, statements: Statements, lease: Lease, course: Course = NOWHERE
 ) -> str | None:
     """Mark one job succeeded inside a transaction in which `apply` then writes, and return that transaction's id.
-    None: the lease is lost, roll back.
+    None: the lease is lost, or an effect of the job is pending or uncertain; roll back.
 
     This comes first in its transaction: from here on nobody else can end or claim the job until the commit.
     """
     parameters: dict[str, Any] = {"job_id": lease.job_id, "token": lease.token, "seq_scans": None}
-    parameters |= {"started_s": course.started_s, "effects": course.effects_text}
+    parameters |= {"started_s": course.started_s, "effects": course.effects_text, "may_owe": course.may_owe}
     found: str | None = statements.value_within(connection, "complete_one", parameters)
     return found
 
@@ -222,6 +249,13 @@ def lease_end_within(connection: sa.Connection, statements: Statements, lease: L
     """
     rows = statements.run_within(connection, "lease_ends", {"job_ids": [lease.job_id], "tokens": [lease.token]})
     return LeaseEnd(Outcome(rows[0].outcome), rows[0].cancelled_by) if rows else None
+
+
+def _named(rows: Sequence[Any]) -> dict[UUID, str]:
+    found: dict[UUID, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.job_id, []).append(f"{row.name} ({row.state})")
+    return {job_id: ", ".join(names) for job_id, names in found.items()}
 
 
 def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: object) -> set[UUID]:

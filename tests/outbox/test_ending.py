@@ -11,7 +11,19 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import cancel
-from outbox.ending import Course, Failure, Unstarted, complete, complete_within, fail, hand_back, outcomes, retry
+from outbox.ending import (
+    Course,
+    Failure,
+    Unstarted,
+    complete,
+    complete_within,
+    fail,
+    hand_back,
+    outcomes,
+    retry,
+    unsettled,
+    unsettled_within,
+)
 from outbox.keeping import recover_leases
 from outbox.leasing import Lease
 from outbox.link import Link
@@ -244,6 +256,32 @@ def test_completion_and_effects_commit_together(database: Database, link: Link, 
     with engine.begin() as connection:
         assert not complete_within(connection, database.statements, mine.lease)
     assert database.count("SELECT 1 FROM public.effect") == 1
+
+
+@pytest.mark.parametrize("state", ["pending", "uncertain"])
+def test_no_job_succeeds_with_an_open_effect(database: Database, link: Link, engine: sa.Engine, state: str) -> None:
+    """Neither statement lets it; its neighbours are none the worse, and what keeps it is told to its owner alone."""
+    jobs = running(database, link, 3)
+    leases = [item.lease for item in jobs]
+    for lease, names in zip(leases, ("abcd", "e", ""), strict=True):
+        for name in names:
+            database.rows(
+                "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, confirmed_at) "
+                "VALUES (%s, %s, %s, '', 1, now(), CASE WHEN %s = 'confirmed' THEN now() END)",
+                *(lease.job_id, name, *[state if name < "d" else "confirmed"] * 2),
+            )
+    stale = leases[0]._replace(token=uuid4())
+    told = ", ".join(f"{name} ({state})" for name in "abc")
+    assert unsettled(link, leases) == {leases[0].job_id: told}
+    assert unsettled(link, [stale]) == {}
+    with engine.begin() as connection:
+        assert complete_within(connection, database.statements, leases[0]) is None
+        assert unsettled_within(connection, database.statements, leases[0]) == told
+        assert unsettled_within(connection, database.statements, leases[1]) is None
+    assert complete(link, leases) == {leases[1].job_id, leases[2].job_id}
+    assert look(database, leases[0].job_id).state is JobState.RUNNING
+    database.rows("UPDATE {s}.effects SET state = 'not_done' WHERE state <> 'confirmed'")
+    assert complete(link, leases) == {leases[0].job_id}
 
 
 def test_an_expired_lease_that_nobody_took_may_still_complete(database: Database, link: Link) -> None:

@@ -180,6 +180,7 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "token": rows[0][1], "actor": "me", "detail": "{}", "key_ids": ["k"] * len(rows),
         "since": BEGINNING[0], "since_id": BEGINNING[1],
         "max_ages_s": [60], "started_s": [1.0] * len(rows), "reached": ["started"] * len(rows), "effects": [None],
+        "may_owe": [True] * len(rows),
         "reasons": ["terminal"] * len(rows), "owed_since": [BEGINNING[0]],
         "owed_id": [BEGINNING[1]], "released_since": [None],
         "tenant": "default", "passed_over": ["full"], "queue_tokens": 1.0, "tenants": ["default"],
@@ -241,6 +242,41 @@ def test_no_move_reads_a_whole_table(full: Database, statistics: str) -> None:
                     # A small phase may be read whole through its own partial index; the book of record never.
                     limit = 4 * count + (IN_PHASE if node["Relation Name"] == "outbox" else 4)
                     assert read <= limit, f"{statement}, {count} read {read} rows of {node['Relation Name']}"
+
+
+@pytest.mark.parametrize("statement", ["complete", "complete_one", "unsettled_effects"])
+@pytest.mark.parametrize("analysed", [False, True])
+def test_success_looks_at_its_own_effects_and_only_where_there_may_be_any(
+    database: Database, statement: str, analysed: bool
+) -> None:
+    """With thousands of open effects of others the look goes by the job's own; a first attempt without any has none."""
+    link = database.link()
+    submit(database, 20)
+    claimed = take(link, [hint.job_id for hint in release_all(link)])
+    database.rows(
+        "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at) "
+        "SELECT gen_random_uuid(), 'n', 'pending', '', 1, now() FROM generate_series(1, 5000)"
+    )
+    if analysed:
+        database.rows("ANALYZE {s}.effects; ANALYZE {s}.outbox; ANALYZE {s}.jobs")
+    leases = [item.lease for item in claimed]
+    for may_owe in (True, False):
+        if statement == "complete_one":
+            given = {"job_id": leases[0].job_id, "token": leases[0].token, "may_owe": may_owe}
+            given |= {"started_s": None, "effects": None, "seq_scans": None}
+        else:
+            given = {"job_ids": [lease.job_id for lease in leases], "tokens": [lease.token for lease in leases]}
+            given |= {"started_s": [], "effects": [], "may_owe": [may_owe] * len(leases)}
+        used = set(re.findall(r"%\((\w+)\)s", database.statements.for_psycopg(statement)))
+        found = nodes(plan(database, statement, **{name: given[name] for name in used}))
+        # Of a plan for these very values nothing is left of what they rule out.
+        looks = [node for node in found if node.get("Relation Name") == "effects" and node["Actual Loops"]]
+        assert {node["Index Name"] for node in found if "effects_" in node.get("Index Name", "")} <= {"effects_pkey"}
+        assert not [node for node in looks if node["Node Type"] == "Seq Scan"]
+        assert not sum(node.get("Rows Removed by Filter", 0) + node["Actual Rows"] for node in looks)
+        asked = may_owe or statement == "unsettled_effects"
+        each = 1 if statement == "complete_one" else len(leases)
+        assert [node["Actual Loops"] for node in looks] == ([each] if asked else [])
 
 
 def read_in_sequence(database: Database) -> int:

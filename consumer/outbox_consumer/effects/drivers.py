@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import sqlalchemy as sa
 
 from outbox_consumer.copies import end_copy
 from outbox_consumer.effects.course import Ask, Course, Record
-from outbox_consumer.effects.errors import SurelyNotDone
+from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone
+from outbox_consumer.effects.refusals import unsettled_reason
 from outbox_consumer.errors import TerminalError
 
 __all__ = ["Underway", "run", "run_async"]
@@ -25,17 +26,40 @@ Persist = Callable[[Callable[[sa.Connection], Any]], Any]
 
 
 class Underway:
-    """The effects of one attempt that are being called just now, and those that it has called at all. Thread-safe."""
+    """The effects of one attempt that are being called just now, and those that it has called at all. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        refuse: raises what a call is told that comes after the end.
+    """
+
+    def __init__(self, refuse: Callable[[], NoReturn]) -> None:
+        self._refuse = refuse
         self._lock = threading.Lock()
         self._now: set[str] = set()
         self._touched: dict[str, None] = {}
+        # The words by which the last call of each has left it to a person.
+        self._held: dict[str, str] = {}
+        self._over = False
 
     def touched(self) -> list[str]:
         """Return the names of the effects that were called, in order."""
         with self._lock:
             return list(self._touched)
+
+    def end(self) -> None:
+        """Refuse every further call: the handler has returned.
+
+        Raises:
+            EffectOnHold: an effect was left to a person, and the handler has kept that to itself.
+            EffectUnsettled: a thread or task of the handler's own is calling one just now.
+        """
+        with self._lock:
+            self._over = True
+            now, held = sorted(self._now), list(self._held.values())
+        if held:
+            raise EffectOnHold(held[0])
+        if now:
+            raise EffectUnsettled(unsettled_reason(", ".join(f"{name} (being called)" for name in now[:3])))
 
     @contextmanager
     def calling(self, name: str) -> Iterator[None]:
@@ -43,16 +67,24 @@ class Underway:
 
         Raises:
             RuntimeError: another call of this attempt has it.
+            LeaseLost: the handler has returned.
         """
         with self._lock:
+            if self._over:
+                self._refuse()
             if name in self._now:
                 raise RuntimeError(
                     f"effect {name!r} is being called elsewhere in this very attempt; call it once, or name them apart"
                 )
             self._now.add(name)
             self._touched[name] = None
+            self._held.pop(name, None)
         try:
             yield
+        except EffectOnHold as error:
+            with self._lock:
+                self._held[name] = str(error)
+            raise
         finally:
             with self._lock:
                 self._now.discard(name)

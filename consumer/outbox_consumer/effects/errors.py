@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outbox_consumer.errors import PatientError, TerminalError
+from outbox_consumer.errors import PatientError, RetryableError, TerminalError
 
 __all__ = [
     "EffectArgumentsChanged",
@@ -10,6 +10,7 @@ __all__ = [
     "EffectOnHold",
     "EffectRefused",
     "EffectResultUnstorable",
+    "EffectUnsettled",
     "SurelyNotDone",
 ]
 
@@ -62,3 +63,9 @@ class EffectResultUnstorable(TerminalError):  # noqa: N818 - named by what happe
     """
 
     default_code = "effect_result_unstorable"
+
+
+class EffectUnsettled(RetryableError):  # noqa: N818 - named by what happened
+    """The handler has returned while nobody knows whether an effect of its job has happened. For the runtime."""
+
+    default_code = "effect_unsettled"

@@ -26,6 +26,7 @@ from outbox_consumer.effects.deciding import OnUncertain
 from outbox_consumer.effects.declared import Declared
 from outbox_consumer.effects.drivers import Underway, run, run_async
 from outbox_consumer.effects.ledger import persist
+from outbox_schemas import LeaseLost
 
 __all__ = ["CallsEffects"]
 
@@ -50,6 +51,7 @@ class CallsEffects(KnowsItsLoop):
     hidden: Hidden | None = None
     # Made by the first call of an effect: most jobs have none.
     _underway: Underway | None = None
+    _calls_over: bool = False
     _ledger: Executor | None = None
 
     def effect(
@@ -84,7 +86,7 @@ class CallsEffects(KnowsItsLoop):
                 by itself: the same class may come from a second request of `send`, after the first was heard.
 
         Raises:
-            LeaseLost: the lease is no longer owned.
+            LeaseLost: the lease is no longer owned, or `handle` has returned.
             EffectOnHold, EffectArgumentsChanged, EffectResultUnstorable: the job fails and waits for a person.
             InvalidSubmission, HandlerError: something is out of bounds; nothing was written or sent.
             RuntimeError: called inside a `transaction()` of this thread or in `apply`, or twice at once by one name.
@@ -130,10 +132,25 @@ class CallsEffects(KnowsItsLoop):
         """Have the database of `effect_async` waited for on these threads. For the runtime."""
         self._ledger = threads
 
+    def end_calls(self) -> None:
+        """Let no further effect begin: `handle` has returned. For the runtime.
+
+        Raises:
+            EffectOnHold, EffectUnsettled: the attempt is no success, as `Underway.end` says.
+        """
+        with _making:
+            self._calls_over, underway = True, self._underway
+        if underway is not None:
+            underway.end()
+
+    def _refuse_late(self) -> NoReturn:
+        reason = "its handler has returned, and no effect can begin after that; wait in handle() for what calls them"
+        raise LeaseLost(self.id, self.attempt, reason)
+
     def note_effect(self, name: str) -> None:
         """Take over that this attempt has called an effect in another process. For the runtime."""
         with _making:
-            underway = self._underway = self._underway or Underway()
+            underway = self._underway = self._underway or Underway(self._refuse_late)
         with underway.calling(name):
             pass
 
@@ -150,7 +167,9 @@ class CallsEffects(KnowsItsLoop):
         if self._inside_of() is not None:
             raise RuntimeError("an effect inside job.transaction() is no part of it; call it before or after the block")
         with _making:
-            underway = self._underway = self._underway or Underway()
+            if self._calls_over:
+                self._refuse_late()
+            underway = self._underway = self._underway or Underway(self._refuse_late)
         lifetime = self._effect_key_lifetime
         lifetime_s = None if lifetime is None else lifetime.total_seconds()
         owner = Owner(self.id, self.attempt, self.check, self._refused, lifetime_s, self.vault)

@@ -6,10 +6,18 @@ from uuid import UUID
 
 from outbox.effects import Found
 from outbox_consumer.effects.deciding import Step
-from outbox_consumer.effects.errors import EffectArgumentsChanged, EffectOnHold, EffectResultUnstorable
+from outbox_consumer.effects.errors import (
+    EffectArgumentsChanged,
+    EffectOnHold,
+    EffectResultUnstorable,
+    EffectUnsettled,
+)
 from outbox_consumer.errors import TerminalError
 
-__all__ = ["answerless", "refusal", "unstorable"]
+__all__ = ["UNSETTLED", "answerless", "refusal", "unsettled_reason", "unstorable"]
+
+UNSETTLED = EffectUnsettled.default_code
+"""The code of an attempt that would have succeeded with an effect of which nobody knows whether it has happened."""
 
 _UNDECLARED = "nothing was declared that could tell (reconcile, or another on_uncertain)"
 _EXPIRED = "the other side may have forgotten the key of the first request (effect_key_lifetime)"
@@ -36,6 +44,14 @@ def unstorable(job_id: UUID, name: str, note: str) -> EffectResultUnstorable:
     return EffectResultUnstorable(
         f"effect {name!r} has happened and is not sent again, but its result could not be stored: {note}; give one "
         f"with `outbox effects resolve {job_id} {name} --as confirmed --result-file FILE`"
+    )
+
+
+def unsettled_reason(effects: str) -> str:
+    """Return the words for an attempt whose handler has returned although effects, named so, are open."""
+    return (
+        f"the handler has returned, but nobody knows whether these effects have happened: {effects}; let what "
+        "job.effect() raises end the attempt, and wait for the threads that call it: the next attempt settles them"
     )
 
 

@@ -1,16 +1,18 @@
--- Purpose: end attempts in success, if their tokens still own them, where no `apply` follows.
+-- Purpose: end attempts in success, if their tokens still own them and no effect of theirs is pending or uncertain, where no `apply` follows.
 -- Transition: complete: running -> succeeded (outbox row deleted)
--- Parameters: job_ids, tokens; started_s, effects (as in retry.sql)
+-- Parameters: job_ids, tokens; started_s, effects (as in retry.sql); may_owe: whether an effect may be on record (NULL: it may). Only then is one looked for.
 -- Locks: outbox rows in id order, waiting; then their job rows. Only a holder's own statements and single-row ones wait here, so no cycle can form.
 -- Index: both primary keys; arrays from sub-selects keep the planner to nested loops, and coalesce keeps it from outbox_leased, where it
---   would walk the leases of all.
+--   would walk the leases of all, and from effects_open, where it would walk the open effects of all. A sub-select that isn't EXISTS is never hashed.
 WITH ended AS MATERIALIZED (
-  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:started_s AS float8[]), CAST(:effects AS text[]))
-    AS e(job_id, token, started_s, touched)
+  SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:started_s AS float8[]), CAST(:effects AS text[]),
+    CAST(:may_owe AS boolean[])) AS e(job_id, token, started_s, touched, may_owe)
 ), mine AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   JOIN ended AS e ON e.job_id = o.job_id AND e.token = o.lease_token
   WHERE o.job_id = ANY (ARRAY(SELECT d.job_id FROM ended AS d)) AND coalesce(o.phase = 'leased', false)
+    AND (NOT coalesce(e.may_owe, true) OR (SELECT true FROM {schema}.effects AS x
+      WHERE x.job_id = o.job_id AND coalesce(x.state IN ('pending', 'uncertain'), false) LIMIT 1) IS NULL)
   ORDER BY o.job_id FOR UPDATE OF o
 ), fenced AS (
   DELETE FROM {schema}.outbox AS o WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m))

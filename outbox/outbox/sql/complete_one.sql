@@ -1,12 +1,14 @@
--- Purpose: end one attempt in success, if its token still owns it: the fence in front of every effect that `apply` writes after it.
+-- Purpose: end one attempt in success, if its token still owns it and no effect of its job is pending or uncertain: the fence in front of every effect that `apply` writes after it.
 -- Transition: complete: running -> succeeded (outbox row deleted)
--- Parameters: job_id, token; started_s, effects (as in retry.sql); seq_scans: what enable_seqscan is to be for the rest of the transaction, null leaves it as it is.
+-- Parameters: job_id, token; started_s, effects (as in retry.sql); may_owe (as in complete.sql); seq_scans: what enable_seqscan is to be for the rest of the transaction, null leaves it as it is.
 -- Locks: the outbox row, waiting; then its job row.
--- Index: both primary keys; coalesce keeps the planner from outbox_leased. A kept plan may have been made while the tables were small: whoever
+-- Index: the primary keys; coalesce keeps the planner from outbox_leased and effects_open. A kept plan may have been made while the tables were small: whoever
 --   keeps it turns sequential scans off in front of it, and seq_scans turns them on again for what follows.
 WITH fenced AS (
   DELETE FROM {schema}.outbox AS o
   WHERE o.job_id = CAST(:job_id AS uuid) AND o.lease_token = CAST(:token AS uuid) AND coalesce(o.phase = 'leased', false)
+    AND (NOT coalesce(CAST(:may_owe AS boolean), true) OR (SELECT true FROM {schema}.effects AS x
+      WHERE x.job_id = o.job_id AND coalesce(x.state IN ('pending', 'uncertain'), false) LIMIT 1) IS NULL)
   RETURNING o.job_id, o.lease_token, o.released_at
 ), finished AS (
   UPDATE {schema}.jobs AS j SET state = 'succeeded', lease_token = NULL, finished_at = {schema}.clock()
