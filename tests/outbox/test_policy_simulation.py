@@ -75,6 +75,8 @@ class Fleet:
     tokens_of: dict[str, Tokens] = field(default_factory=dict)
     line: Line = field(default_factory=Line)
     jobs: int = 0
+    keyed: set[int] = field(default_factory=set)
+    """What is set aside when its turn has come. That turn is spent."""
 
     def arrive(self, tenant: str, count: int, priority: int = 0) -> None:
         """Let jobs come that are due now."""
@@ -178,7 +180,7 @@ class Fleet:
         for tenant, count in zip(tenants, shares, strict=True):
             for job in self.due(tenant)[:count]:
                 self.owed[tenant].remove(job)
-                goes = job.number not in KEYED
+                goes = job.number not in self.keyed
                 if goes:
                     self.out[job] = None
                     self.went.append((self.now, job))
@@ -239,7 +241,7 @@ def check_nothing_idle(fleet: Fleet) -> None:
 
 def limits_hold(some: list[Terms], rule: Rule, each: Rule, moves: list[tuple[str, str, int]], fewest: int) -> None:
     """Whatever comes, runs, dies and is lost: no limit is exceeded, no span has too many, and nothing idles."""
-    fleet = Fleet(dict(zip(NAMES, some, strict=False)), rule, each)
+    fleet = Fleet(dict(zip(NAMES, some, strict=False)), rule, each, keyed=KEYED)
     for move, tenant, amount in moves:
         if move == "arrive":
             fleet.arrive(tenant, amount)
@@ -279,7 +281,7 @@ def waits_are_bounded(weights: list[int], slots: int, moves: list[tuple[int, int
         fleet.wait(20)
     at = {job: instant for instant, job in fleet.went}
     place = {job: number for number, job in enumerate(order)}
-    for job in (job for job in everyone if job in place):
+    for job in everyone:
         standing = [one for one in order[: place[job]] if at[one] >= job.stands_at]
         mine = [one for one in standing if one.tenant == job.tenant]
         assert all(one.order_key <= job.order_key for one in mine)
