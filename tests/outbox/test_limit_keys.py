@@ -125,7 +125,8 @@ def test_a_superseded_job_leaves_its_key_and_a_replaced_one_changes_it(database:
 
 def test_a_look_puts_no_second_job_back_for_one_slot(database: Database, link: Link) -> None:
     """One that has been put back and not yet been released counts, unless its queue is paused."""
-    jobs = submit(database, payloads=[*of(Keyed, 1), *of(Elsewhere, 1), *of(Keyed, 2)])
+    one, *more = of(Keyed, 3)
+    jobs = submit(database, payloads=[one, *of(Elsewhere, 1), *more])
     assert go(link) == jobs[:1]
     assert release(link, "elsewhere", batch=9, rehint_after_s=10) == []
     complete(link, [take(link, jobs[:1])[0].lease])

@@ -141,21 +141,31 @@ BEGIN
 END
 $function$;
 
+-- Back to its place in line. Where nothing of its queue stands before that, it stands first anywhere behind it, too, and goes to where looks begin that
+-- remember where the line began: they would not see it before.
 CREATE FUNCTION {schema}.put_back_by_key(p_job uuid, p_now timestamptz) RETURNS integer
   LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $function$
 DECLARE
-  v_moved integer;
+  v_queue text;
+  v_place timestamptz;
+  v_first timestamptz;
 BEGIN
+  SELECT w.queue, w.order_key - interval '52594920 hours' INTO v_queue, v_place FROM {schema}.outbox AS w
+  WHERE w.job_id = p_job AND w.phase = 'owed' AND w.last_error = 'waits for its key' AND w.order_key > '6900-01-01Z'
+  FOR UPDATE SKIP LOCKED;
+  IF v_queue IS NULL THEN
+    RETURN 0;
+  END IF;
+  SELECT o.order_key INTO v_first FROM {schema}.outbox AS o
+  WHERE o.phase = 'owed' AND o.queue = v_queue ORDER BY o.queue, o.order_key, o.job_id LIMIT 1;
+  IF v_first > v_place THEN
+    v_place := greatest(v_place, least(v_first + interval '1 microsecond', p_now - interval '0.5 s'));
+  END IF;
   UPDATE {schema}.outbox AS o
-  SET order_key = o.order_key - interval '52594920 hours', due_at = least(o.due_at - interval '52594920 hours', p_now),
-    last_error = 'next of its key'
-  WHERE o.job_id = (
-    SELECT w.job_id FROM {schema}.outbox AS w
-    WHERE w.job_id = p_job AND w.phase = 'owed' AND w.last_error = 'waits for its key' AND w.order_key > '6900-01-01Z'
-    FOR UPDATE SKIP LOCKED);
-  GET DIAGNOSTICS v_moved = ROW_COUNT;
-  RETURN v_moved;
+  SET order_key = v_place, due_at = greatest(least(o.due_at - interval '52594920 hours', p_now), least(v_place, p_now)), last_error = 'next of its key'
+  WHERE o.job_id = p_job;
+  RETURN 1;
 END
 $function$;
 
