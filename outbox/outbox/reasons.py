@@ -15,7 +15,7 @@ from outbox.limit_reasons import LimitsAround, held_back
 from outbox.masking import masked_line, printable
 from outbox.pause_keeping import PAUSED
 from outbox.pausing import Pause
-from outbox.remedies import REMEDIES, resuming
+from outbox.remedies import ERASED, REMEDIES, resuming
 from outbox.spans import span
 from outbox.submission import HELD
 from outbox_schemas import ENDED, Explanation, Finding, JobState, JobView, OwedView, Phase, Reason
@@ -112,7 +112,7 @@ def _findings(job: JobView, around: Surroundings) -> Iterator[Finding]:
         if around.redrive is not None and job.state is not JobState.SUCCEEDED:
             operation, state, begun_at = around.redrive
             yield _finding(Reason.REDRIVE_WAITS, f"its turn in redrive {operation} ({state})", since=begun_at)
-        yield _ended(job, around)
+        yield _unless_erased(job, _ended(job, around))
     elif job.owed is None:
         text = "nothing, which is a defect: it has not ended and yet has no outbox row"
         yield _finding(Reason.NOTHING_OWED, text)
@@ -123,6 +123,14 @@ def _findings(job: JobView, around: Surroundings) -> Iterator[Finding]:
         yield from _leased(job, job.owed, around)
     else:
         yield from _waiting(job, job.owed, around)
+
+
+def _unless_erased(job: JobView, found: Finding) -> Finding:
+    """Return the finding; where only a redrive could end it, and there can be none, with what can be done instead."""
+    if job.payload_erased_at is None or found.code in {Reason.SUCCEEDED, Reason.SUPERSEDED}:
+        return found
+    text = f"{found.text}; no redrive takes it, since its payload was erased"
+    return found.model_copy(update={"text": text, "unblocked_by": ERASED})
 
 
 def _ended(job: JobView, around: Surroundings) -> Finding:

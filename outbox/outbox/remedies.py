@@ -9,7 +9,10 @@ from outbox.masking import printable
 from outbox.pausing import Pause, PauseScope
 from outbox_schemas import Reason
 
-__all__ = ["REMEDIES", "resuming"]
+__all__ = ["ERASED", "REMEDIES", "resuming"]
+
+ERASED = "a person, who submits the work anew, under another key: its payload was erased, so no redrive takes it"
+"""What is left where a job that has ended without success has no payload any more."""
 
 REMEDIES = MappingProxyType(
     {

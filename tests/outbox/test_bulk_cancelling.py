@@ -122,6 +122,19 @@ def test_a_held_job_is_passed_over_and_told(database: Database, link: Link, engi
     assert cancel_many(engine, CancelFilter(queue="notes"), expect=1, **WHO).cancelled == 1
 
 
+def test_a_corrupt_job_does_not_keep_its_neighbours(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Where its attempt's number is taken by a row written by hand, that row stays, and all are cancelled."""
+    claimed = running(database, link, 3)
+    columns = (
+        "job_id, number, lease_token, worker, host, worker_version, handler_version, claimed_at, ended_at, outcome"
+    )
+    values = "%s, 1, gen_random_uuid(), 'nobody', '', '', '', {s}.clock(), {s}.clock(), 'cancelled'"
+    database.rows(f"INSERT INTO {{s}}.attempts ({columns}) VALUES ({values})", claimed[1].lease.job_id)
+    assert cancel_many(engine, CancelFilter(queue="notes"), expect=3, **WHO).cancelled == 3
+    assert states(database) == {"cancelled": 3}
+    assert (database.count("attempts"), database.count("attempts WHERE worker = 'nobody'")) == (3, 1)
+
+
 def test_a_run_that_is_killed_goes_on_where_it_was(database: Database, engine: sa.Engine) -> None:
     """After SIGKILL behind a batch's commit, whole batches are cancelled; the same command does the rest."""
     submit(database, 130)

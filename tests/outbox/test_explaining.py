@@ -332,6 +332,22 @@ def test_succeeded(database: Database, link: Link, still: datetime) -> None:
     assert (codes(found), found.since) == ([Reason.SUCCEEDED], still)
 
 
+def test_what_has_no_payload_any_more(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
+    """No remedy leads to a redrive, which would be refused: it says what can be done instead. A success needs none."""
+    failed, parked, cancelled, done = (item.lease for item in running(database, link, 4))
+    fail(link, [(failed, BROKEN), (parked, Failure("terminal", ON_HOLD, "nobody knows"))])
+    with engine.begin() as connection:
+        cancel(connection, cancelled.job_id, by="me", reason="x")
+    complete(link, [done])
+    database.rows("UPDATE {s}.jobs SET payload = 'null', payload_erased_at = {s}.clock()")
+    for lease, reason in ((failed, Reason.FAILED), (parked, Reason.EFFECT_ON_HOLD), (cancelled, Reason.CANCELLED)):
+        found = why(database, lease.job_id)
+        assert (codes(found), found.since) == ([reason], still)
+        assert "no redrive takes it, since its payload was erased" in found.text
+        assert "submits the work anew, under another key" in found.unblocked_by
+    assert why(database, done.job_id).unblocked_by == "nothing: succeeded is final"
+
+
 OWED = "phase = 'owed', lease_token = NULL, lease_expires_at = NULL"
 
 

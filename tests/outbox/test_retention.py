@@ -209,19 +209,23 @@ def test_a_job_that_goes_while_a_set_is_written_has_counted(
 
 @pytest.mark.parametrize("state", ["pending", "uncertain"])
 def test_a_job_with_an_open_effect_stays(database: Database, link: Link, state: str) -> None:
-    """Nobody knows yet what it did: the row is needed by whoever finds out."""
+    """Nobody knows yet what it did: the row is needed by whoever finds out, and the payload by the redrive after it."""
     jobs = made(database, link)
-    database.rows(
-        "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at) "
-        "VALUES (%s, 'e', %s, '', 1, now())",
-        jobs["succeeded"],
-        state,
-    )
+    for name in ("succeeded", "failed"):
+        database.rows(
+            "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at) "
+            "VALUES (%s, 'e', %s, '', 1, now())",
+            jobs[name],
+            state,
+        )
+    month = rules(succeeded="30d", failed_payload="30d")
     database.clock.advance(31 * DAY)
-    assert preview(link, MONTH, batch=100).succeeded == 0
-    assert purge(link, MONTH, batch=100).succeeded == 0
+    for found in (preview(link, month, batch=100), purge(link, month, batch=100)):
+        assert (found.succeeded, found.erased) == (0, 0)
     database.rows("UPDATE {s}.effects SET state = 'confirmed', confirmed_at = now()")
-    assert purge(link, MONTH, batch=100).succeeded == 1
+    assert preview(link, month, batch=100).erased == 1
+    done = purge(link, month, batch=100)
+    assert (done.succeeded, done.erased) == (1, 1)
 
 
 def test_who_enqueues_the_key_that_goes_waits_and_gets_a_new_job(database: Database, link: Link) -> None:

@@ -37,6 +37,8 @@ WITH asked AS MATERIALIZED (
     c.lease_started_at, c.now, 'cancelled', 'cancelled', 'cancelled', CAST(:reason AS text),
     (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = c.id AND x.attempt = c.attempt_count), g.progress
   FROM cancelled AS c JOIN gone AS g ON g.job_id = c.id WHERE g.lease_token IS NOT NULL
+  -- A number that is taken (a row that was written by hand) must not keep its whole batch from being cancelled.
+  ON CONFLICT (job_id, number) DO NOTHING
   RETURNING job_id
 ), audited AS (
   INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)

@@ -5,17 +5,13 @@
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[])) AS r(kind, state, keep_s)
 ), held AS MATERIALIZED (
-  SELECT j.id FROM {schema}.jobs AS j
-  WHERE j.id > CAST(:place AS uuid) AND j.id <= CAST(:last_id AS uuid) AND j.payload_erased_at IS NULL
-    AND j.state IN ('succeeded', 'failed', 'cancelled')
-    AND j.finished_at + make_interval(secs => (
-      SELECT r.keep_s FROM rules AS r WHERE r.state = j.state AND r.kind IN (j.kind, '*') ORDER BY r.kind = '*' LIMIT 1)) <= {schema}.clock()
-    -- A person has asked for its redrive. One that is over puts nothing back any more.
-    AND (SELECT true FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
-      WHERE i.job_id = j.id AND i.state = 'waiting' AND r.ended_at IS NULL LIMIT 1) IS NULL
-    -- What a set of jobs still waits for may have to be redriven, so that the set is ever complete.
-    AND (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = j.id AND m.seen IS NULL LIMIT 1) IS NULL
-  ORDER BY j.id FOR UPDATE SKIP LOCKED
+  SELECT s.id FROM {schema}.jobs AS s
+  WHERE s.id > CAST(:place AS uuid) AND s.id <= CAST(:last_id AS uuid) AND s.payload_erased_at IS NULL
+    AND s.state IN ('succeeded', 'failed', 'cancelled')
+    AND s.finished_at + make_interval(secs => (
+      SELECT r.keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1)) <= {schema}.clock()
+    AND {may_leave}
+  ORDER BY s.id FOR UPDATE SKIP LOCKED
 ), kept_nothing AS (
   DELETE FROM {schema}.checkpoints AS c WHERE c.job_id = ANY (ARRAY(SELECT h.id FROM held AS h))
 ), patched AS (  -- what a redrive's patch has replaced, and by what

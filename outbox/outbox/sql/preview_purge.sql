@@ -6,24 +6,16 @@ WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[]), CAST(:payload_keeps_s AS float8[]))
     AS r(kind, state, keep_s, payload_keep_s)
 ), stretch AS MATERIALIZED (
-  SELECT j.id, j.kind, j.state, j.finished_at, j.payload_erased_at,
-    -- A subquery, since no plan can turn it into a join that reads what all sets await.
-    (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = j.id AND m.seen IS NULL LIMIT 1) IS NULL AS is_free
-  FROM {schema}.jobs AS j
+  SELECT j.id, j.kind, j.state, j.finished_at, j.payload_erased_at FROM {schema}.jobs AS j
   WHERE j.id > CAST(:place AS uuid) AND j.id < (
     SELECT CAST(lpad(to_hex(floor(extract(epoch FROM {schema}.clock() - make_interval(secs => CAST(:newest_s AS float8))) * 1000)::bigint), 12, '0')
       || '00000000000000000000' AS uuid))
   ORDER BY j.id LIMIT CAST(:batch AS integer)
 ), judged AS (
-  SELECT s.id, s.state, coalesce(s.finished_at + make_interval(secs => k.keep_s) <= n.now, false)
-      AND s.is_free
-      AND NOT EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = s.id AND e.state IN ('pending', 'uncertain'))
-      AND NOT w.waits AS goes,
-    s.payload_erased_at IS NULL AND s.is_free AND NOT w.waits
-      AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
-  FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n CROSS JOIN LATERAL (SELECT (
-    SELECT true FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
-    WHERE i.job_id = s.id AND i.state = 'waiting' AND r.ended_at IS NULL LIMIT 1) IS NOT NULL AS waits) AS w LEFT JOIN LATERAL (
+  SELECT s.id, s.state, coalesce(s.finished_at + make_interval(secs => k.keep_s) <= n.now, false) AND f.is_free AS goes,
+    s.payload_erased_at IS NULL AND f.is_free AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
+  FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n CROSS JOIN LATERAL (SELECT
+    {may_leave} AS is_free) AS f LEFT JOIN LATERAL (
     SELECT r.keep_s, r.payload_keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k ON true
 )
 SELECT count(*) AS looked_at, (SELECT s.id FROM stretch AS s ORDER BY s.id DESC LIMIT 1) AS last_id,

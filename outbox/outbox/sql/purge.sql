@@ -17,12 +17,7 @@ WITH rules AS MATERIALIZED (
   SELECT s.id, s.finished_at FROM stretch AS s CROSS JOIN LATERAL (
     SELECT r.keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k
   WHERE s.finished_at + make_interval(secs => k.keep_s) <= (SELECT {schema}.clock())
-    -- A set of jobs still waits to see how this one ended (a subquery, since no plan can turn it into a join that reads what all sets await);
-    -- a person still has to look at an effect of it, or has asked for its redrive. What a redrive that is over has left behind keeps nothing.
-    AND (SELECT true FROM {schema}.join_members AS m WHERE m.job_id = s.id AND m.seen IS NULL LIMIT 1) IS NULL
-    AND NOT EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = s.id AND e.state IN ('pending', 'uncertain'))
-    AND (SELECT true FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
-      WHERE i.job_id = s.id AND i.state = 'waiting' AND r.ended_at IS NULL LIMIT 1) IS NULL
+    AND {may_leave}
 ), held AS MATERIALIZED (
   SELECT j.id FROM {schema}.jobs AS j
   WHERE j.id = ANY (ARRAY(SELECT d.id FROM due AS d)) AND j.state IN ('succeeded', 'failed', 'cancelled')
