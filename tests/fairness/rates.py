@@ -16,7 +16,12 @@ __all__ = ["rate_in_budget"]
 
 RATE, BURST = 100, 20
 PACED_S = 20.0
-_HINTED = "SELECT CAST(extract(epoch FROM hinted_at) AS float8) FROM {s}.attempts WHERE hinted_at IS NOT NULL"
+# Those too whose attempts have not ended, or not begun: the dead still hold some.
+_HINTED = """
+SELECT CAST(extract(epoch FROM h.at) AS float8) FROM (
+  SELECT hinted_at AS at FROM {s}.attempts WHERE hinted_at IS NOT NULL
+  UNION ALL SELECT released_at FROM {s}.outbox WHERE phase IN ('released', 'leased') AND released_at IS NOT NULL) AS h
+"""
 
 
 def rate_in_budget(ground: Ground) -> Iterator[Verdict]:

@@ -41,5 +41,5 @@ def test_shares() -> None:
 
 def test_lines() -> None:
     """A line tells the claim, its figure, its bound, and whether it held."""
-    assert str(Verdict("waits", "p99 9 ms", "10 ms", held=True)) == f"held    {'waits':<50}p99 9 ms  (bound: 10 ms)"
+    assert str(Verdict("waits", "p99 9 ms", "10 ms", held=True)) == f"held    {'waits':<52}p99 9 ms  (bound: 10 ms)"
     assert str(Verdict("waits", "p99 11 ms", "10 ms", held=False)).startswith("FAILED")

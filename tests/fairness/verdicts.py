@@ -23,7 +23,7 @@ class Verdict:
 
     def __str__(self) -> str:
         """Return the line."""
-        return f"{'held  ' if self.held else 'FAILED'}  {self.name:<50}{self.figure}  (bound: {self.bound})"
+        return f"{'held  ' if self.held else 'FAILED'}  {self.name:<52}{self.figure}  (bound: {self.bound})"
 
 
 def quantile(values: Sequence[float], share: float) -> float:
