@@ -25,6 +25,7 @@ from outbox.urls import sqlalchemy_engine
 from outbox_schemas import JobState
 from scale.claims import measure_claims
 from scale.filling import fill
+from scale.keys import measure_keys
 from scale.releases import measure_releases
 
 BOUND_S = 0.3
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
         fill(url, chosen.jobs)
         print(f"{chosen.jobs} ended jobs made in {time.monotonic() - start:.0f} s", flush=True)
         slow = measure(url, chosen.rounds)
-        held = [measure_claims(url), measure_releases(server)]
+        held = [measure_claims(url), measure_releases(server), measure_keys(server)]
         return slow if all(held) else 1
 
 
