@@ -75,8 +75,11 @@ def test_the_newer_job_ends_those_that_wait(database: Database, link: Link) -> N
     with database.engine().connect() as connection:
         why = explain(connection, broken.id)
     assert (why.code, str(newer.id) in why.text) == (Reason.SUPERSEDED, True)
+    assert database.count("audit") == 0  # of what people do
+    with database.engine().begin() as connection:
+        redrive(connection, broken.id, by="me", reason="it mattered")
     detail = database.value("SELECT detail FROM {s}.audit WHERE subject = %s", str(broken.id))
-    assert (detail["code"], detail["after"]["superseded_by"]) == ("superseded", str(newer.id))
+    assert (detail["cancelled_by"], detail["superseded_by"]) == ("writer", str(newer.id))
     assert complete(link, [running.lease]) == {runs.id}
 
 

@@ -80,17 +80,18 @@ _RULES = {
     "1: more attempts were charged than the job allows": """
         SELECT j.id FROM {s}.jobs AS j
         WHERE j.attempt_count - j.uncharged_attempts - (j.state = 'running')::integer > j.max_attempts""",
-    "11: cancelled without who and why, or not audited exactly once": """
+    "11: cancelled without who and why, or not audited exactly once, unless a newer job has superseded it": """
         SELECT j.id FROM {s}.jobs AS j
         WHERE j.state = 'cancelled' AND (num_nulls(j.cancel_requested_at, j.cancel_requested_by, j.cancel_reason) > 0
-          OR 1 <> (SELECT count(*) FILTER (WHERE a.action = 'job.cancel')
-            - count(*) FILTER (WHERE a.detail ->> 'from' = 'cancelled')
+          OR (j.cancelled_after ->> 'superseded_by' IS NULL)::integer <> (
+            SELECT count(*) FILTER (WHERE a.action = 'job.cancel')
+            - count(*) FILTER (WHERE a.detail ->> 'from' = 'cancelled' AND a.detail ->> 'superseded_by' IS NULL)
             FROM {s}.audit AS a WHERE a.subject = j.id::text))""",
     "11: audited as cancelled, but it is not, and was not redriven": """
         SELECT j.id FROM {s}.jobs AS j JOIN {s}.audit AS a ON a.subject = j.id::text
         WHERE j.state <> 'cancelled' GROUP BY j.id
         HAVING count(*) FILTER (WHERE a.action = 'job.cancel')
-          <> count(*) FILTER (WHERE a.detail ->> 'from' = 'cancelled')""",
+          <> count(*) FILTER (WHERE a.detail ->> 'from' = 'cancelled' AND a.detail ->> 'superseded_by' IS NULL)""",
     "12: redriven without an audit row of it": """
         SELECT i.job_id FROM {s}.redrive_items AS i
         WHERE i.redriven_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {s}.audit AS a WHERE a.action = 'job.redrive'

@@ -20,7 +20,7 @@ WITH named AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT * FROM waited UNION ALL SELECT * FROM tried
 ), fitting AS MATERIALIZED (
-  SELECT n.*, h.state AS from_state, h.last_error_code, h.payload, h.cancel_requested_by, h.cancel_reason, c.now,
+  SELECT n.*, h.state AS from_state, h.last_error_code, h.payload, h.cancel_requested_by, h.cancel_reason, h.cancelled_after ->> 'superseded_by' AS superseded_by, c.now,
     CASE
       WHEN h.id IS NULL THEN 'gone'
       WHEN h.state = 'succeeded' THEN 'succeeded'
@@ -49,7 +49,7 @@ WITH named AS MATERIALIZED (
   RETURNING d.job_id
 ), judged AS MATERIALIZED (
   SELECT f.operation_id, f.job_id, f.attempt_count, f.finished_at, f.new_payload, f.deadline_at, f.actor, f.reason, f.from_state,
-    f.last_error_code, f.payload, f.cancel_requested_by, f.cancel_reason, f.now,
+    f.last_error_code, f.payload, f.cancel_requested_by, f.cancel_reason, f.superseded_by, f.now,
     CASE WHEN f.refusal IS NULL AND EXISTS (SELECT 1 FROM {schema}.dead_letters AS d WHERE d.job_id = f.job_id)
       AND f.job_id <> ALL (ARRAY(SELECT l.job_id FROM letters AS l)) THEN 'discarded' ELSE f.refusal END AS refusal
   FROM fitting AS f
@@ -81,7 +81,7 @@ WITH named AS MATERIALIZED (
   INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
   SELECT g.now, g.actor, 'job.redrive', g.job_id::text, g.reason, jsonb_strip_nulls(jsonb_build_object('operation', g.operation_id,
     'from', g.from_state, 'attempts', g.attempt_count, 'code', g.last_error_code, 'ended_at', g.finished_at,
-    'cancelled_by', g.cancel_requested_by, 'cancel_reason', g.cancel_reason, 'patched', CASE WHEN g.new_payload IS NOT NULL THEN true END))
+    'cancelled_by', g.cancel_requested_by, 'cancel_reason', g.cancel_reason, 'superseded_by', g.superseded_by, 'patched', CASE WHEN g.new_payload IS NOT NULL THEN true END))
   FROM judged AS g JOIN redriven AS r ON r.id = g.job_id
   RETURNING id
 )

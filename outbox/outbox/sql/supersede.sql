@@ -1,5 +1,6 @@
 -- Purpose: end waiting jobs in whose place a newer one of their subject has come, as a cancel does, with the newer one's id. One with an effect of which
---   nobody knows whether it has happened goes on, since only its own next attempt finds that out.
+--   nobody knows whether it has happened goes on, since only its own next attempt finds that out. The job's own row tells all of it; the audit is of what
+--   people do, and would grow with every submission.
 -- Transition: supersede: ready -> cancelled (outbox row deleted)
 -- Parameters: jobs (JSON text: pairs of a job and the newer one), actor, reason (to which the newer one's id is added)
 -- Locks: the outbox rows in id order, which enqueue_subjects.sql holds already, so that this one's snapshot shows all that was written before; then the
@@ -26,11 +27,6 @@ WITH asked AS MATERIALIZED (
       'superseded_by', (SELECT a.newer FROM asked AS a WHERE a.job_id = g.job_id LIMIT 1))
   FROM gone AS g
   WHERE j.id = g.job_id AND j.state = 'ready'
-  RETURNING j.id, j.run_at, j.cancel_reason, j.cancelled_after, g.now
-), audited AS (
-  INSERT INTO {schema}.audit (at, actor, action, subject, reason, detail)
-  SELECT s.now, CAST(:actor AS text), 'job.cancel', s.id::text, s.cancel_reason, jsonb_build_object('code', 'superseded', 'after', s.cancelled_after)
-  FROM superseded AS s
-  RETURNING id
+  RETURNING j.id, j.run_at, j.cancelled_after
 )
 SELECT s.id AS job_id, CAST(s.cancelled_after ->> 'superseded_by' AS uuid) AS newer, s.run_at FROM superseded AS s ORDER BY s.id
