@@ -61,6 +61,9 @@ _RULES = {
         SELECT j.id FROM {s}.jobs AS j LEFT JOIN history AS h ON h.job_id = j.id
         WHERE j.state = 'succeeded' AND (h.succeeded, h.last_outcome, h.last_ended)
           IS DISTINCT FROM (1::bigint, 'succeeded'::text, j.finished_at)""",
+    "6: succeeded while nobody knows whether an effect of it has happened": """
+        SELECT j.id FROM {s}.jobs AS j JOIN {s}.effects AS e ON e.job_id = j.id
+        WHERE j.state = 'succeeded' AND e.state IN ('pending', 'uncertain')""",
     "6: a successful attempt of a job that has not succeeded": _HISTORY
     + """
         SELECT j.id FROM {s}.jobs AS j JOIN history AS h ON h.job_id = j.id

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from outbox import LogicalKeyConflict, RedriveRefused, cancel, enqueue, pause, redrive, resume
 from outbox.ending import Failure, complete, fail, hand_back, outcomes, retry
@@ -22,6 +22,7 @@ from outbox.relaying import ReleasedHint, recover_hints, release, unrelease
 from outbox_schemas import TRANSITIONS, Event, JobState
 from support.database import Database
 from support.edits import Edit
+from support.effect_moves import EffectMoves
 from support.invariants import check_invariants
 from support.jobs import ABILITIES, BROKEN, LEASE_S, MAX_ATTEMPTS, Note, take
 
@@ -83,7 +84,7 @@ class Expected:
         return self.moved(Event.LOSE_LEASE, JobState.READY, due=now)
 
 
-class Installation(RuleBasedStateMachine):
+class Installation(EffectMoves):
     """Every transition, with right and stale tokens, in any order."""
 
     database: Database
@@ -95,7 +96,8 @@ class Installation(RuleBasedStateMachine):
         self.engine = self.database.engine(poolclass=sa.NullPool)
         redrives = "{s}.redrive_operations, {s}.redrive_items, {s}.redrive_lanes"
         self.database.rows(
-            "TRUNCATE {s}.jobs, {s}.outbox, {s}.attempts, {s}.audit, {s}.dead_letters, {s}.pauses, " + redrives
+            "TRUNCATE {s}.jobs, {s}.outbox, {s}.attempts, {s}.effects, {s}.audit, {s}.dead_letters, {s}.pauses, "
+            + redrives
         )
         self.database.clock.stop()
         self.start = self.database.clock.now()
@@ -103,6 +105,8 @@ class Installation(RuleBasedStateMachine):
         self.keys = count()
         self.jobs: dict[UUID, Expected] = {}
         self.leases: list[Lease] = []
+        self.numbers = {}
+        self.effects = {}
         self.hints: list[ReleasedHint] = []
         self.paused: set[str] = set()
         self.over: set[str] = set()
@@ -131,7 +135,11 @@ class Installation(RuleBasedStateMachine):
     def submit(self, delay: int, deadline: int | None, limit: int | None, about: str | None, supersedes: bool) -> None:
         """Write a job, due now or later; if asked, in the place of those that wait and are about the same."""
         run_at, end, key = self.now + delay, None if deadline is None else self.now + deadline, str(next(self.keys))
-        waiting = {one for one, job in self.jobs.items() if job.about == about and job.state is JobState.READY}
+        waiting = {
+            one
+            for one, job in self.jobs.items()
+            if job.about == about and job.state is JobState.READY and not self.is_open(one)
+        }
         supersedes = supersedes and about is not None
         with self.engine.begin() as connection:
             ref = enqueue(
@@ -286,6 +294,7 @@ class Installation(RuleBasedStateMachine):
                 expires=self.now + LEASE_S,
             )
             self.leases.append(item.lease)
+            self.numbers[item.lease.token] = item.attempt
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
@@ -310,7 +319,9 @@ class Installation(RuleBasedStateMachine):
     def end(self, data: st.DataObject, how: str, delay: int, failure: Failure) -> None:
         """End attempts under tokens old and new."""
         leases = self.pick(data, self.leases)
-        mine = [lease for lease in leases if self.owned(lease)]
+        mine = [
+            lease for lease in leases if self.owned(lease) and not (how == "complete" and self.is_open(lease.job_id))
+        ]
         ended = {
             "complete": lambda: complete(self.link, leases),
             "fail": lambda: fail(self.link, [(lease, failure) for lease in leases]),
