@@ -89,6 +89,18 @@ def test_a_policy_that_settles_lets_the_next_attempt_succeed(desk: Desk, declare
     assert desk.database.rows(ROW) == [("confirmed", 2, "send") if resent else ("confirmed", 1, "policy")]
 
 
+def test_an_attempt_names_a_hundred_of_its_effects(desk: Desk) -> None:
+    """Of more, its history says how many there are."""
+
+    def act(effect: Any, _job: Any) -> None:
+        for number in range(103):
+            effect(f"e-{number:03}", {}, send=lambda *_: None)
+
+    job_id = run_one(desk, calling("sync", act))
+    [(names,)] = desk.database.rows("SELECT effects_touched FROM {s}.attempts WHERE job_id = %s", job_id)
+    assert names == [*(f"e-{number:03}" for number in range(100)), "and 3 more"]
+
+
 def test_a_thread_that_still_calls_when_its_handler_returns_keeps_it_from_success(desk: Desk) -> None:
     """An attempt whose thread is in the middle of an effect is tried again, and after `handle` no effect begins."""
     provider, errors = Provider(), []

@@ -340,6 +340,24 @@ def test_the_course_of_an_attempt_is_kept(database: Database, link: Link) -> Non
     assert [one.failed_because for one in found] == [None, "unknown_exhausted", None, None, None]
 
 
+def test_of_very_many_effects_an_attempt_names_a_hundred(database: Database, link: Link, engine: sa.Engine) -> None:
+    """An attempt that a cancel or a lost lease ends says of the rest how many there are."""
+    lost, cancelled, few = running(database, link, 3)
+    for item, count in ((lost, 103), (cancelled, 103), (few, 100)):
+        database.rows(
+            "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, confirmed_at) "
+            "SELECT %s, to_char(n, 'FM000'), 'confirmed', '', 1, now(), now() FROM generate_series(1, %s) AS n",
+            *(item.lease.job_id, count),
+        )
+    with engine.begin() as connection:
+        cancel(connection, cancelled.lease.job_id, by="me", reason="enough")
+    database.clock.advance(10_000)
+    recover_leases(link)
+    found = {item: list_attempts(link, item.lease.job_id)[0].effects_touched for item in (lost, cancelled, few)}
+    names = tuple(f"{number:03}" for number in range(1, 101))
+    assert found == {lost: (*names, "and 3 more"), cancelled: (*names, "and 3 more"), few: names}
+
+
 def test_no_attempt_starts_after_its_end(database: Database, link: Link) -> None:
     """A worker's stopwatch may run faster than the database's clock."""
     database.clock.stop()

@@ -22,6 +22,9 @@ from outbox_consumer.errors import TerminalError
 
 __all__ = ["Underway", "run", "run_async"]
 
+# Of the effects of one attempt, in its history; as many as `cancelled_after` has.
+_NAMED = 100
+
 Persist = Callable[[Callable[[sa.Connection], Any]], Any]
 
 
@@ -42,9 +45,11 @@ class Underway:
         self._over = False
 
     def touched(self) -> list[str]:
-        """Return the names of the effects that were called, in order."""
+        """Return the names of the effects that were called, in order: the first hundred, and how many more."""
         with self._lock:
-            return list(self._touched)
+            names = list(self._touched)
+        more = len(names) - _NAMED
+        return names if more <= 0 else [*names[:_NAMED], f"and {more} more"]
 
     def end(self) -> None:
         """Refuse every further call: the handler has returned.

@@ -35,7 +35,8 @@ WITH asked AS MATERIALIZED (
     ended_at, outcome, error_class, error_code, error_message, effects_touched, progress)
   SELECT c.id, c.attempt_count, g.lease_token, c.lease_owner, c.lease_host, c.lease_worker_version, c.lease_handler_version, g.released_at,
     c.lease_started_at, c.now, 'cancelled', 'cancelled', 'cancelled', CAST(:reason AS text),
-    (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = c.id AND x.attempt = c.attempt_count), g.progress
+    (SELECT (array_agg(x.name ORDER BY x.name))[1:100] || CASE WHEN count(*) > 100 THEN ARRAY['and ' || (count(*) - 100) || ' more'] END
+      FROM {schema}.effects AS x WHERE x.job_id = c.id AND x.attempt = c.attempt_count), g.progress
   FROM cancelled AS c JOIN gone AS g ON g.job_id = c.id WHERE g.lease_token IS NOT NULL
   -- A number that is taken (a row that was written by hand) must not keep its whole batch from being cancelled.
   ON CONFLICT (job_id, number) DO NOTHING

@@ -46,7 +46,8 @@ WITH expired AS MATERIALIZED (
   SELECT r.id, r.attempt_count, r.token, r.lease_owner, r.lease_host, r.lease_worker_version, r.lease_handler_version, r.released_at,
     r.lease_started_at, r.now, 'lease_lost', r.failed_because, 'lease_lost', 'lease_expired',
     'the lease expired: the worker died, hung or lost the database',
-    (SELECT array_agg(x.name ORDER BY x.name) FROM {schema}.effects AS x WHERE x.job_id = r.id AND x.attempt = r.attempt_count), r.progress
+    (SELECT (array_agg(x.name ORDER BY x.name))[1:100] || CASE WHEN count(*) > 100 THEN ARRAY['and ' || (count(*) - 100) || ' more'] END
+      FROM {schema}.effects AS x WHERE x.job_id = r.id AND x.attempt = r.attempt_count), r.progress
   FROM recovered AS r
   -- A number that is taken (a row that was written by hand) must not keep every other lease of the fleet from being recovered.
   ON CONFLICT (job_id, number) DO NOTHING
