@@ -183,7 +183,12 @@ class _Run:
             left = self._pass(limit)
             if not left or self.cancelled >= limit:
                 break
-        return CancelReport(self.operation, self.cancelled, left)
+        return CancelReport(self.operation, self.cancelled, min(left, self._fitting()) if left else 0)
+
+    def _fitting(self) -> int:
+        """Count what fits still: of what could not be had, some may have ended by itself."""
+        with self.engine.connect() as looking:
+            return sum(len(window) for window in _windows(looking, self.statements, self.where))
 
     def _pass(self, limit: int) -> int:
         """Go over all jobs once, and return how many were found that could not be had."""

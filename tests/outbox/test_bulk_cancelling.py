@@ -111,6 +111,17 @@ def test_what_has_ended_since_is_left_as_it_is(database: Database, link: Link, e
     assert (done.cancelled, done.left) == (1, 0)
 
 
+def test_what_ends_between_look_and_lock_is_not_left(
+    database: Database, link: Link, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that ends by itself just then is neither cancelled nor told of as held by somebody."""
+    claimed = running(database, link, 2)
+    monkeypatch.setattr(bulk_cancelling, "_PASSES", 1)
+    monkeypatch.setattr(bulk_cancelling, "hit", lambda _: complete(link, [claimed[0].lease]))
+    done = cancel_many(engine, CancelFilter(queue="notes"), expect=2, **WHO)
+    assert (done.cancelled, done.left) == (1, 0)
+
+
 def test_a_held_job_is_passed_over_and_told(database: Database, link: Link, engine: sa.Engine) -> None:
     """A worker's open transaction doesn't hold up the others; the next call takes what is left."""
     claimed = running(database, link, 5)

@@ -23,10 +23,12 @@ from outbox import (
     fan_in,
     redrive,
 )
+from outbox.doctor import examine
 from outbox.ending import complete, retry
 from outbox.link import Link
 from outbox_schemas import Reason
 from support.database import Database
+from support.doctoring import codes
 from support.edits import Edit, states, write
 from support.jobs import BROKEN, Note, OtherNote, look, release_all, submit, take
 from support.targets import WAYS, Caller, run_with
@@ -76,6 +78,7 @@ def test_the_newer_job_ends_those_that_wait(database: Database, link: Link) -> N
         why = explain(connection, broken.id)
     assert (why.code, str(newer.id) in why.text) == (Reason.SUPERSEDED, True)
     assert database.count("audit") == 0  # of what people do
+    assert "cancelled_without_reason" not in codes(examine(database.engine(), schema=database.schema))
     with database.engine().begin() as connection:
         redrive(connection, broken.id, by="me", reason="it mattered")
     detail = database.value("SELECT detail FROM {s}.audit WHERE subject = %s", str(broken.id))

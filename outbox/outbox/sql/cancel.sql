@@ -20,13 +20,7 @@ WITH asked AS MATERIALIZED (
   SET state = 'cancelled', lease_token = NULL, finished_at = g.now,
     cancel_requested_at = g.now, cancel_requested_by = CAST(:actor AS text), cancel_reason = CAST(:reason AS text),
     cancelled_after = coalesce(nullif((SELECT a.after FROM asked AS a WHERE a.job_id = g.job_id LIMIT 1), 'null'), jsonb_build_object(
-      'attempts', j.attempt_count,
-      'checkpoints', coalesce((SELECT jsonb_agg(c.name ORDER BY c.name) FROM (
-        SELECT k.name FROM {schema}.checkpoints AS k WHERE k.job_id = g.job_id ORDER BY k.name LIMIT 100) AS c), '[]'),
-      'effects', coalesce((SELECT jsonb_object_agg(s.state, s.names) FROM (
-        SELECT e.state, jsonb_agg(e.name ORDER BY e.name) AS names FROM (
-          SELECT k.state, k.name, row_number() OVER (PARTITION BY k.state ORDER BY k.name) AS place
-          FROM {schema}.effects AS k WHERE k.job_id = g.job_id AND k.state <> 'not_done') AS e WHERE e.place <= 100 GROUP BY e.state) AS s), '{}')))
+      {happened}))
   FROM gone AS g
   WHERE j.id = g.job_id AND j.state IN ('ready', 'running')
   RETURNING j.id, j.attempt_count, j.lease_owner, j.lease_host, j.lease_worker_version, j.lease_handler_version, j.lease_started_at, j.cancelled_after, g.now
