@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from outbox.backoff import ceiling
 from outbox_schemas import HandlerError
+from outbox_schemas.names import nature_of
 
 __all__ = ["RetryPolicy", "plain"]
 
@@ -55,7 +57,9 @@ class RetryPolicy:
         for name in ("max_attempts", "max_unknown", "max_throttled"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_ATTEMPTS:
-                raise HandlerError(f"RetryPolicy.{name} must be a whole number from 1 to {_MAX_ATTEMPTS}")
+                raise HandlerError(
+                    f"RetryPolicy.{name} must be a whole number from 1 to {_MAX_ATTEMPTS}, not {nature_of(count)}"
+                )
         for name in ("base", "cap", "patience", "max_age"):
             value = getattr(self, name)
             if not isinstance(value, timedelta):
@@ -66,12 +70,14 @@ class RetryPolicy:
         if isinstance(self.factor, bool) or not isinstance(self.factor, int | float):
             raise HandlerError(f"RetryPolicy.factor must be a number; it is of type {type(self.factor).__name__}")
         for name in ("base", "cap", "patience"):
-            if not timedelta(0) <= getattr(self, name) <= _MAX_CAP:
-                raise HandlerError(f"RetryPolicy.{name} must be from 0 to {_MAX_CAP.days} days")
+            if not timedelta(0) <= (value := getattr(self, name)) <= _MAX_CAP:
+                raise HandlerError(f"RetryPolicy.{name} must be from 0 to {_MAX_CAP.days} days, not {value}")
         if not _LEAST_AGE <= self.max_age <= _MAX_AGE:
-            raise HandlerError(f"RetryPolicy.max_age must be from 1 second to {_MAX_AGE.days} days")
-        if not math.isfinite(self.factor) or self.factor < 1:
-            raise HandlerError("RetryPolicy.factor must be a finite number of at least 1")
+            raise HandlerError(f"RetryPolicy.max_age must be from 1 second to {_MAX_AGE.days} days, not {self.max_age}")
+        if not 1 <= self.factor <= sys.float_info.max:
+            raise HandlerError(
+                f"RetryPolicy.factor must be a finite number of at least 1, not {nature_of(self.factor)}"
+            )
 
     def longest_wait_s(self, failures: int) -> float:
         """Return the longest wait in seconds after `failures` failures in a row, for any count."""
