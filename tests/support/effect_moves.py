@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from outbox.effects import EffectBook, Remote, Written
-from outbox.ending import unsettled
+from outbox.ending import complete, unsettled
 from outbox.leasing import Lease
+from outbox.link import Link
 from outbox_schemas import EffectState
 from support.database import Database
 
@@ -34,6 +35,7 @@ class EffectMoves(RuleBasedStateMachine):
 
     database: Database
     engine: sa.Engine
+    link: Link
     leases: list[Lease]
     numbers: dict[UUID, int]
     effects: dict[UUID, dict[str, Announced]]
@@ -65,6 +67,18 @@ class EffectMoves(RuleBasedStateMachine):
         if known is None:
             self.effects.setdefault(lease.job_id, {})[name] = known = Announced(EffectState.PENDING, call)
         assert (found.begun, found.state, found.call) == (known.call == call, known.state, known.call)
+
+    @precondition(lambda self: any(self.owned(lease) for lease in self.leases))
+    @rule(data=st.data(), name=st.sampled_from(NAMES))
+    def try_to_succeed_amid_an_effect(self, data: st.DataObject, name: str) -> None:
+        """Begin an effect and end its attempt in success at once: as long as one is open, nothing comes of that."""
+        lease = data.draw(st.sampled_from([lease for lease in self.leases if self.owned(lease)]))
+        book, call = EffectBook(self.database.statements, lease, self.numbers[lease.token], name), uuid4()
+        with self.engine.begin() as connection:
+            if book.begin(connection, b"x", call).begun:
+                self.effects.setdefault(lease.job_id, {})[name] = Announced(EffectState.PENDING, call)
+        if self.is_open(lease.job_id):
+            assert complete(self.link, [lease]) == set()
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), name=st.sampled_from(NAMES), is_seen=st.booleans())
