@@ -20,20 +20,23 @@ from outbox.rounds import Asked, Rounds, Served, serve, take_from, use_of
 
 __all__ = ["LimitedRelease", "governed", "release_limited"]
 
-# A slot may become free at any time, and nobody says so.
-_SLOT_S = 0.02
-# Tokens may come faster than anybody should look for them.
-_LEAST_S = 0.005
 # So many jobs of negative priority are looked at together: those of a full tenant may stand in front of another's.
 _WINDOW = 50
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedRelease:
-    """What went out, in order, and in how many seconds more might be allowed; None: no limit holds anything back."""
+    """What went out, in order, and what it means for the next look.
+
+    Attributes:
+        held: whether a limit holds something back, or may.
+        tokens_s: in how many seconds the next token comes for which somebody may be waiting; None: nobody waits for
+            one. Something else may change before: a slot is free, or another tenant has something due.
+    """
 
     hints: list[ReleasedHint]
-    again_s: float | None
+    held: bool
+    tokens_s: float | None = None
 
 
 def governed(link: Link, queue: str) -> bool:
@@ -63,7 +66,7 @@ def release_limited(
     with link.transaction(outermost=True):
         held = link.run("hold_limits", queue=queue)
         if not held:
-            return LimitedRelease([], _SLOT_S)
+            return LimitedRelease([], held=True)
         allowed = _allowance(held[0], link.run("count_limited", queue=queue))
         served = serve(link, line, asked, batch, allowed)
         if not served.held:  # there is room for all that is due: then time and priority decide
@@ -74,7 +77,7 @@ def release_limited(
         if served.hints:
             _spend(link, queue, allowed)
             hit(Barrier.LIMITS_BEFORE_COMMIT)
-    return LimitedRelease(served.hints, _again_s(allowed) if served.held else None)
+    return LimitedRelease(served.hints, served.held, allowed.wait_s if served.held else None)
 
 
 def _low(link: Link, asked: Asked, served: Served, most: int, allowed: Allowance) -> Served:
@@ -85,7 +88,8 @@ def _low(link: Link, asked: Asked, served: Served, most: int, allowed: Allowance
         return served
     allowed.learn({row.tenant: use_of(row) for row in rows})
     chosen = allowed.choose([Candidate(row.job_id, row.tenant) for row in rows], most)
-    went = went_out(link.run_raw("release_picked", tuple, job_ids=[one.key for one in chosen], **asked.rehint))
+    rows = link.run_raw("release_picked", tuple, job_ids=[one.key for one in chosen], **asked.rehint)
+    went = went_out(link, asked.queue, rows)
     take_from(allowed, went)
     hints = sorted((ReleasedHint(*row[:3]) for row in went), key=place_in_line)
     left_over = len(chosen) < len(rows) and len(chosen) < most
@@ -117,7 +121,3 @@ def _allowance(held: Any, counted: Sequence[Any]) -> Allowance:
     each = Rule(held.tenant_max_running, held.tenant_rate_per_s, held.tenant_burst)
     tokens, untold = Tokens(held.tokens, held.tokens_at), Tokens(first.tokens, first.tokens_at)
     return Allowance(rule, each, tokens, uses, first.now, untold)
-
-
-def _again_s(allowed: Allowance) -> float:
-    return _SLOT_S if allowed.wait_s is None else max(allowed.wait_s, _LEAST_S)

@@ -42,6 +42,8 @@ Row = TypeVar("Row", bound=Sequence[Any])
 
 # What is set aside for concurrency keys makes room for others so many times in one release.
 _LOOKS = 8
+# So much of each tenant's line is looked through for more of the keys that a release found full.
+_REST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def release(
             rehint_after_s=rehint_after_s,
             rehint_max_s=rehint_max_s,
         )
-        gone = went_out(rows)
+        gone = went_out(link, queue, rows)
         hints = hints + gone if hints else gone
         if len(gone) == len(rows) or len(hints) >= batch:
             break
@@ -192,9 +194,14 @@ def release(
     return hints
 
 
-def went_out(rows: list[Row]) -> list[Row]:
-    """Return those of a release's rows that went out; the others were set aside for their concurrency keys."""
-    return rows if all(map(_release_number, rows)) else [row for row in rows if row[1]]
+def went_out(link: Link, queue: str, rows: list[Row]) -> list[Row]:
+    """Return those of a release's raw rows that went out. The others were set aside for their concurrency keys: so is,
+    then, what else stands at the front of the queue's line for the same keys.
+    """
+    if all(map(_release_number, rows)):
+        return rows
+    link.run("set_rest_aside", queue=queue, job_ids=[UUID(bytes=row[0]) for row in rows if not row[1]], most=_REST)
+    return [row for row in rows if row[1]]
 
 
 def unrelease(

@@ -27,8 +27,10 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 MOST_VISITS = 256
 FEWEST_VISITS = 16
 DEPTH_TOTAL = 1024
-# Rounds of visits in one release.
+# Rounds of visits in one release; and while rows turn out to be held, or set aside for their concurrency keys.
 VISITS = 4
+MOST_ROUNDS = 32
+ROUNDS_S = 0.05
 # Tenants visited in search of those that have come just now.
 FOR_JOINERS = 64
 
@@ -123,7 +125,8 @@ def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | 
     taken: list[ReleasedHint] = []
     held = False
     most = _enough(room)
-    for _ in range(VISITS):
+    visits, until = 0, line.clock() + ROUNDS_S
+    for _ in range(MOST_ROUNDS):
         left = _room(room - len(taken), allowed)
         if left < 1:
             return Served(taken, held=len(taken) < room, alone=False)
@@ -144,7 +147,8 @@ def serve(link: Link, line: Line, asked: Asked, room: int, allowed: Allowance | 
         # Rows that somebody holds, or that were set aside for their keys: others may go in their place.
         short = len(rows) < asked_for
         held = short or not seen.whole or visited != seen.visited
-        if seen.whole and not short and asked_for < left:
+        visits += not short
+        if (seen.whole and not short and asked_for < left) or visits >= VISITS or (short and line.clock() >= until):
             break
         # Where few of them had something due, the next visit goes as far as one may.
         idle = sum(one.due > 0 for one in visited) < len(visited) - 1
@@ -249,7 +253,7 @@ def _take(link: Link, asked: Asked, seen: _Seen, counts: Sequence[int]) -> list[
         since_keys=[seen.since[place][0] for place in places],
         since_ids=[seen.since[place][1] for place in places],
     )
-    return went_out(rows)
+    return went_out(link, asked.queue, rows)
 
 
 def _place(row: Any) -> Place | None:

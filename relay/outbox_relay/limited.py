@@ -16,8 +16,11 @@ from outbox_relay.keeper import Step
 
 __all__ = ["LimitedQueues", "limit_step"]
 
-# Nobody says when a slot is free: the pause between two looks grows, from what the release says to this.
+# Nobody says when a slot is free: the pause between two looks grows, from the one to the other.
+SLOT_S = 0.02
 LONGEST_S = 0.1
+# Tokens may come faster than anybody should look for them.
+LEAST_S = 0.005
 GROWTH = 1.5
 # A look that takes long, among very many tenants, takes no more than a fifth of the loop's time.
 PAUSES = 4
@@ -49,12 +52,14 @@ class LimitedQueues:
             return []
         began = self._clock()
         got = release_limited(self._link, queue, batch=count, rehint_after_s=self._rehint_after_s, rounds=self._rounds)
-        if got.again_s is None:
+        if not got.held:
             self._pauses.pop(queue, None)
         else:
-            pause_s = got.again_s if got.hints else min(max(pause_s * GROWTH, got.again_s), max(LONGEST_S, got.again_s))
+            pause_s = SLOT_S if got.hints else min(max(pause_s * GROWTH, SLOT_S), LONGEST_S)
+            # A token's time is known, and not to be missed; but others may have room before.
+            wait_s = pause_s if got.tokens_s is None else min(pause_s, max(got.tokens_s, LEAST_S))
             now = self._clock()
-            self._pauses[queue] = (now + max(pause_s, PAUSES * (now - began)), pause_s)
+            self._pauses[queue] = (now + max(wait_s, PAUSES * (now - began)), pause_s)
         return got.hints
 
     def at_most(self, wait_s: float) -> float:

@@ -117,6 +117,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "save_checkpoint": (_B.STEP_BEFORE_COMMIT, _B.STEP_AFTER_COMMIT),
         "see_members": (_B.SETS_AFTER_LOOK,),
         "set_aside": (_B.RELAY_AFTER_PAUSES,),
+        "set_rest_aside": _AGAIN,
         "set_queue_limits": _OPERATOR,
         "set_tenant_limits": _OPERATOR,
         "settle_redrive": _REDRIVE,

@@ -44,7 +44,7 @@ def test_no_more_are_out_and_running_than_the_limit(database: Database, link: Li
     first, _ = take(link, jobs[:2])
     full = go(link)
     assert full.hints == []
-    assert full.again_s is not None
+    assert (full.held, full.tokens_s) == (True, None)
     complete(link, [first.lease])
     assert ids(link) == [jobs[2]]
     assert phases(database) == {"owed": 2, "released": 1, "leased": 1}
@@ -225,7 +225,7 @@ def test_a_rate_gives_its_burst_and_then_its_rate(database: Database, link: Link
     assert go(link).hints == []
     take(link, [hint.job_id for hint in first.hints])
     short = go(link)
-    assert (short.hints, short.again_s) == ([], pytest.approx(0.1))
+    assert (short.hints, short.held, short.tokens_s) == ([], True, pytest.approx(0.1))
     database.clock.advance(0.25)
     assert len(take(link, ids(link))) == 2
     database.clock.advance(0.05)
@@ -258,7 +258,7 @@ def test_tenants_have_rates_of_their_own(database: Database, link: Link) -> None
     database.clock.advance(1)  # the change itself gives nothing away
     taken = take(link, ids(link))
     assert sorted(item.tenant for item in taken) == ["a"] * 2 + ["b"] * 2 + ["fast"] * 5
-    assert go(link).again_s == pytest.approx(0.1)
+    assert go(link).tokens_s == pytest.approx(0.1)
     database.clock.advance(1)
     assert sorted(item.tenant for item in take(link, ids(link))) == ["a", "b", *["fast"] * 5]
     assert database.count("tenant_limits") == 3

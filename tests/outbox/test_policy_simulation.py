@@ -155,8 +155,10 @@ class Fleet:
 
     # What `serve` asks of a database.
 
-    def run(self, statement: str, *, tenant: str, most: int, depth: int, **_: Any) -> list[Any]:
+    def run(self, statement: str, *, tenant: str = "", most: int, depth: int = 0, **_: Any) -> list[Any]:
         """Walk round the tenants, as visit_tenants.sql says."""
+        if statement == "set_rest_aside":
+            return []  # each has a key of its own
         assert statement == "visit_tenants"
         owing = sorted(name for name, line in self.owed.items() if line and name != tenant)
         ring = [tenant, *(name for name in owing if name > tenant), *(name for name in owing if name < tenant)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_a_dear_look_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     def dear(*_: Any, **__: Any) -> LimitedRelease:
         looks.append(now[0])
         now[0] += 0.5
-        return LimitedRelease([], 0.02)
+        return LimitedRelease([], held=True)
 
     monkeypatch.setattr("outbox_relay.limited.release_limited", dear)
     queues = LimitedQueues(Any, rehint_after_s=10, clock=lambda: now[0])  # type: ignore[arg-type]  # no link is used
@@ -134,3 +135,28 @@ def test_a_dear_look_is_rare(monkeypatch: pytest.MonkeyPatch) -> None:
         assert queues.release("q", 10) == []
         now[0] += max(0.01, queues.at_most(1.0))
     assert len(looks) <= 5
+
+
+@pytest.mark.parametrize(("tokens_s", "longest_s", "looks"), [(50.0, 0.1, 100), (None, 0.1, 100), (0.03, 0.03, 200)])
+def test_a_slow_rate_of_one_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch, tokens_s: float | None, longest_s: float, looks: int
+) -> None:
+    """However far off a tenant's next token is, the queue is looked at soon: another tenant may have a slot, or
+    something due. A token that comes sooner than the next look is not missed.
+    """
+    now = [100.0]
+    looked: list[float] = []
+
+    def held(*_: Any, **__: Any) -> LimitedRelease:
+        looked.append(now[0])
+        return LimitedRelease([], held=True, tokens_s=tokens_s)
+
+    monkeypatch.setattr("outbox_relay.limited.release_limited", held)
+    queues = LimitedQueues(Any, rehint_after_s=10, clock=lambda: now[0])  # type: ignore[arg-type]  # no link is used
+    queues.seen([DueQueue("q", 0, governed=True)])
+    while now[0] < 110:
+        queues.release("q", 10)
+        now[0] += max(0.001, queues.at_most(1.0))
+    pauses = [later - sooner for sooner, later in pairwise(looked)]
+    assert max(pauses) <= longest_s + 0.002
+    assert len(looked) >= looks * 0.9
