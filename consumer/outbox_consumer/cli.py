@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from outbox.cli.amounts import Whole
 from outbox.cli.output import is_json, json_option, load_settings
 from outbox.collecting import set_start_aside
 from outbox.logs import configure
@@ -27,7 +28,7 @@ __all__ = ["consume"]
     metavar="NAME[=N]",
     help="Work for this queue, with N slots of its own; may be repeated.",
 )
-@click.option("--concurrency", type=int, metavar="N", help="Handlers that run at once, for queues without N.")
+@click.option("--concurrency", type=Whole(), metavar="N", help="Handlers that run at once, for queues without N.")
 @json_option
 def consume(handlers: tuple[str, ...], queues: tuple[str, ...], concurrency: int | None) -> int:
     """Run the handlers defined in MODULE, or the one called NAME, until SIGTERM or Ctrl-C.

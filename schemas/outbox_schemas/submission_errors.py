@@ -123,8 +123,9 @@ class QueueFull(OutboxError):  # noqa: N818 - named by what happened
             "shed": ", and lower priorities are shed; submit it again later or with a higher priority",
             "defer": ", and it could not be deferred before its deadline; submit it again with a later one",
         }.get(policy, "; submit it again later")
+        unit = "" if measure == "backlog" else " s"
         super().__init__(
-            f"{of}: {figure:.0f} {what}, {age_s:.1f} s ago, limit {limit:g}; {drains}{why}, "
+            f"{of}: {figure:.0f} {what}, {age_s:.1f} s ago, limit {limit:g}{unit}; {drains}{why}, "
             "or have its bound raised (`outbox queues bound`)"
         )
 

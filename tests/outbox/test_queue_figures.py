@@ -70,8 +70,8 @@ def test_the_oldest_age_is_none_where_nothing_is_due(database: Database, link: L
     assert (one.backlog, one.scheduled, one.oldest_due_s, one.drain_s) == (0, 2, None, 0)
 
 
-def test_what_a_pause_has_set_aside_is_no_backlog(database: Database, link: Link) -> None:
-    """What stands out of the line for a paused tenant is neither due nor scheduled; jobs of a paused queue are due."""
+def test_what_is_paused_is_backlog(database: Database, link: Link) -> None:
+    """What stands out of the line for a paused tenant waits as the jobs of a paused queue do. Its age is not known."""
     submit(database, 2)
     with database.engine().begin() as connection:
         pause(connection, "queue", "notes", by="ada", reason="the bank is closed")
@@ -79,7 +79,7 @@ def test_what_a_pause_has_set_aside_is_no_backlog(database: Database, link: Link
     database.rows("UPDATE {s}.outbox SET order_key = '8998-01-01Z', due_at = '8998-01-01Z', last_error = 'paused'")
     due_again(database)
     [one] = count(link)
-    assert (one.backlog, one.scheduled) == (0, 0)
+    assert (one.backlog, one.scheduled, one.oldest_due_s, one.drain_s) == (2, 0, None, None)
 
 
 def test_lateness_is_measured_from_the_time_for_which_a_job_was_set(database: Database, link: Link) -> None:

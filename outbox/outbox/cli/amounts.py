@@ -1,13 +1,18 @@
-"""Numbers on the command line. click's own take `nan`, which passes every comparison with a limit, and `inf`."""
+"""Numbers on the command line. click's own take `nan`, which passes every comparison with a limit, `inf`, and for whole
+numbers whatever Python does: `5_0`, or digits of other scripts.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import click
 
-__all__ = ["Amount"]
+__all__ = ["Amount", "Whole"]
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 class Amount(click.FloatRange):
@@ -19,3 +24,15 @@ class Amount(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{number} is not a finite number.", param, ctx)
         return number
+
+
+class Whole(click.IntRange):
+    """A whole number, in plain digits, within limits, if any are given."""
+
+    name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; refuse what is none."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value.strip()):
+            self.fail(f"{value!r} is not a whole number, in digits.", param, ctx)
+        return super().convert(value, param, ctx)

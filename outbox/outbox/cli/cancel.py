@@ -14,6 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from outbox.bulk_cancelling import CancelFilter, CancelPreview, cancel_many, preview_cancel
 from outbox.cancelling import cancel
+from outbox.cli.amounts import Whole
 from outbox.cli.failures import FAILED
 from outbox.cli.output import STATEMENT_TIMEOUT_S, instant, json_option, pass_settings, show
 from outbox.masking import printable
@@ -70,7 +71,7 @@ class _Instant(click.ParamType[datetime]):
 @click.option("--older-than", type=_Span(), metavar="SPAN", help="Jobs submitted so long ago: 90s, 15m, 2h, 30d.")
 @click.option("--created-before", type=_Instant(), metavar="INSTANT", help="Jobs submitted before, as a preview says.")
 @click.option("--preview", is_flag=True, help="Only count what the filter finds.")
-@click.option("--expect", type=click.IntRange(0), metavar="N", help="How many jobs are meant at most; see --preview.")
+@click.option("--expect", type=Whole(0), metavar="N", help="How many jobs are meant at most; see --preview.")
 @json_option
 @pass_settings
 def cancel_command(

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import click
 
+from outbox.cli.amounts import Whole
 from outbox.cli.dead_letter import dead_letter_data, dead_letter_lines
 from outbox.cli.dead_options import by_option, changing, filter_options, module_option, reason_option
 from outbox.cli.failures import FAILED
@@ -54,7 +55,7 @@ def _groups(_ctx: click.Context, _parameter: click.Parameter, value: str | None)
     "--group-by", callback=_groups, metavar="code,kind", help="Count by these instead: code, kind, queue, tenant."
 )
 @click.option("--discarded", is_flag=True, help="Those that somebody has closed instead of the open ones.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many.")
+@click.option("--limit", type=Whole(1, 10_000), default=50, show_default=True, help="At most this many.")
 @json_option
 @pass_settings
 def list_command(

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import click
 
+from outbox.cli.amounts import Whole
 from outbox.cli.dead import dead
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
@@ -25,7 +26,7 @@ def operations() -> None:
 
 
 @operations.command("list")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most this many.")
+@click.option("--limit", type=Whole(1, 1000), default=20, show_default=True, help="At most this many.")
 @json_option
 @pass_settings
 def list_command(settings: Settings, limit: int) -> None:
@@ -42,7 +43,7 @@ def list_command(settings: Settings, limit: int) -> None:
 
 @operations.command("show")
 @click.argument("operation_id", metavar="ID", type=click.UUID)
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Jobs to show.")
+@click.option("--limit", type=Whole(1, 10_000), default=50, show_default=True, help="Jobs to show.")
 @json_option
 @pass_settings
 def show_command(settings: Settings, operation_id: UUID, limit: int) -> None:

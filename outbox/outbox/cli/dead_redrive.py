@@ -10,7 +10,7 @@ from uuid import UUID
 
 import click
 
-from outbox.cli.amounts import Amount
+from outbox.cli.amounts import Amount, Whole
 from outbox.cli.dead import dead
 from outbox.cli.dead_options import by_option, changing, filter_options, module_option, reason_option
 from outbox.cli.failures import FAILED
@@ -88,7 +88,7 @@ def preview_command(settings: Settings, /, *, job_ids: Sequence[UUID], **chosen:
     help="Required; from `outbox dead preview`: what you have seen.",
 )
 @click.option("--rate", type=Amount(0.001, 10_000), metavar="N", help="Jobs per second for each kind and tenant.")
-@click.option("--canary", type=int, default=0, metavar="N", help="So many go first; the rest when they have ended.")
+@click.option("--canary", type=Whole(), default=0, metavar="N", help="So many go first; the rest when they have ended.")
 @click.option(
     "--stop-ratio", type=Amount(0, 1), default=0.5, show_default=True, help="Stop when more than this part fails."
 )

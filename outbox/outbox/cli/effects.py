@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.groups import Group
 from outbox.cli.json_file import json_file_option
@@ -42,7 +43,7 @@ def effects() -> None:
 
 @effects.command("list")
 @click.option("--state", "states", type=click.Choice(_OPEN), multiple=True, help="Only these; both unless given.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many.")
+@click.option("--limit", type=Whole(1, 10_000), default=50, show_default=True, help="At most this many.")
 @json_option
 @pass_settings
 def list_command(settings: Settings, states: tuple[str, ...], limit: int) -> None:

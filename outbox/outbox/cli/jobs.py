@@ -8,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from outbox.cli.amounts import Amount
+from outbox.cli.amounts import Amount, Whole
 from outbox.cli.attempts import history_lines, traceback_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines, member_lines
@@ -43,7 +43,7 @@ def jobs() -> None:
 @click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
 @click.option("--correlation", metavar="ID", help="Only jobs with this correlation id.")
 @click.option("--before", metavar="ID", type=click.UUID, help="Only jobs older than this one: to go on with a list.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most this many.")
+@click.option("--limit", type=Whole(1, 10_000), default=50, show_default=True, help="At most this many.")
 @click.option(
     "--search",
     "within_s",

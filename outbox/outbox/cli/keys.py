@@ -9,6 +9,7 @@ from uuid import UUID
 import click
 
 from outbox.cancelling import check_actor
+from outbox.cli.amounts import Whole
 from outbox.cli.failures import FAILED
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, json_option, open_link, pass_settings, show, table
@@ -36,9 +37,7 @@ def keys() -> None:
 
 
 @keys.command("list")
-@click.option(
-    "--within", type=click.IntRange(1, 3600), default=60, show_default=True, help="Count for so many seconds."
-)
+@click.option("--within", type=Whole(1, 3600), default=60, show_default=True, help="Count for so many seconds.")
 @json_option
 @pass_settings
 def list_command(settings: Settings, within: int) -> int:
@@ -76,9 +75,9 @@ def list_command(settings: Settings, within: int) -> int:
 @keys.command("rotate")
 @click.option("--by", required=True, metavar="WHO", help="Who asks; recorded in the audit.")
 @click.option("--reason", required=True, metavar="WHY", help="Why; recorded likewise.")
-@click.option("--batch", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Jobs in a transaction.")
-@click.option("--rate", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True, help="Jobs in a second.")
-@click.option("--wait", type=click.IntRange(0, 3600), default=60, show_default=True, help="Seconds for held jobs.")
+@click.option("--batch", type=Whole(1, 10_000), default=200, show_default=True, help="Jobs in a transaction.")
+@click.option("--rate", type=Whole(1, 1_000_000), default=2_000, show_default=True, help="Jobs in a second.")
+@click.option("--wait", type=Whole(0, 3600), default=60, show_default=True, help="Seconds for held jobs.")
 @json_option
 @pass_settings
 def rotate_command(settings: Settings, *, by: str, reason: str, batch: int, rate: int, wait: int) -> int:

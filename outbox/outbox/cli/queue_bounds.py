@@ -8,6 +8,7 @@ from datetime import timedelta
 import click
 
 from outbox.bounding import BoundPolicy, QueueBound, bound_queue, unbound_queue
+from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import age, by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show, table
 from outbox.masking import masked_line, printable
@@ -24,10 +25,10 @@ _tenant_option = click.option("--tenant", metavar="NAME", help="Only this tenant
 @click.command("bound")
 @click.argument("name", metavar="NAME")
 @_tenant_option
-@click.option("--max-backlog", type=int, metavar="N", help="Full at so many due jobs: 1 to 100,000.")
+@click.option("--max-backlog", type=Whole(), metavar="N", help="Full at so many due jobs: 1 to 100,000.")
 @click.option("--max-age", callback=age, metavar="SPAN", help="Full once the oldest has been due so long: 90s, 30m.")
 @click.option("--policy", default="refuse", show_default=True, metavar="NAME", help="refuse, defer or shed.")
-@click.option("--keeps", type=int, default=0, show_default=True, help="With shed: the least priority let pass.")
+@click.option("--keeps", type=Whole(), default=0, show_default=True, help="With shed: the least priority let pass.")
 @click.option(
     "--longest", callback=age, default="1h", show_default=True, metavar="SPAN", help="With defer: the longest delay."
 )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from outbox.cli.amounts import Amount
+from outbox.cli.amounts import Amount, Whole
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show, table
 from outbox.limit_terms import KEEP, MOST, SLOWEST, Keep, QueueLimits, TenantLimits
@@ -36,7 +36,7 @@ class _OrNone(click.ParamType[Any]):
 
 
 def _number(name: str, about: str, least: int = 1) -> Callable[[F], F]:
-    kind = _OrNone(click.IntRange(least, MOST))
+    kind = _OrNone(Whole(least, MOST))
     return click.option(f"--{name}", type=kind, metavar="N|none", help=about)
 
 
@@ -85,7 +85,7 @@ def set_command(settings: Settings, /, *, name: str, by: str, reason: str, **giv
 @_number("max-running", "The most jobs of the tenant in this queue that run at the same time; 0: nothing starts.", 0)
 @_rate("rate", "So many start in a second, on average.")
 @_number("burst", "So many start at once after a quiet time; 1 if a rate is set without it.")
-@click.option("--weight", type=click.IntRange(1, MOST), metavar="N", help="Its share beside others'; 1 unless set.")
+@click.option("--weight", type=Whole(1, MOST), metavar="N", help="Its share beside others'; 1 unless set.")
 @_who
 @pass_settings
 def set_tenant_command(settings: Settings, /, *, name: str, tenant: str, by: str, reason: str, **given: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import changing
 from outbox.cli.groups import Group
 from outbox.cli.output import instant, json_option, pass_settings, show, table
@@ -79,7 +80,7 @@ def show_command(settings: Settings, name: str) -> None:
 @schedules.command("preview")
 @click.argument("name", required=False)
 @rule_options
-@click.option("-n", "count", type=click.IntRange(1, MOST_PREVIEWED), default=10, show_default=True, help="So many.")
+@click.option("-n", "count", type=Whole(1, MOST_PREVIEWED), default=10, show_default=True, help="So many.")
 @instant_option("--after", "From here on; now unless given.")
 @json_option
 @pass_settings
@@ -92,7 +93,7 @@ def preview_command(
     """
     if (name is None) == (rule["cron"] is None and rule["every"] is None):
         raise click.UsageError("give the NAME of a schedule, or a rule: --cron or --every")
-    zone = rule["time_zone"] or "UTC"
+    zone = "UTC" if rule["time_zone"] is None else rule["time_zone"]
     if name is None:
         terms = {"cron": rule["cron"], "every": rule["every"], "starts_at": rule["starts"], "ends_at": rule["ends"]}
         found = preview_schedule(after=after or datetime.now(UTC), n=count, time_zone=zone, **terms)

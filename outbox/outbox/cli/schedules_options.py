@@ -9,6 +9,7 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
+from outbox.cli.amounts import Whole
 from outbox.cli.instants import given_instant
 from outbox.patching import told
 from outbox.payload_types import load_payload_types
@@ -68,9 +69,9 @@ def term_options(command: F) -> F:
         command,
         (
             click.option("--tenant", metavar="NAME", help="Of the jobs."),
-            click.option("--priority", type=int, metavar="N", help="Of the jobs, -100 to 100."),
+            click.option("--priority", type=Whole(), metavar="N", help="Of the jobs, -100 to 100."),
             click.option("--missed", type=click.Choice(["skip", "latest", "all"]), help="What missed ones become."),
-            click.option("--missed-limit", type=int, metavar="N", help="With --missed all: so many at most."),
+            click.option("--missed-limit", type=Whole(), metavar="N", help="With --missed all: so many at most."),
             click.option("--grace", callback=_span, metavar="SPAN", help="Later than this is missed."),
             click.option("--jitter", callback=_span, metavar="SPAN", help="Jobs start up to so much later."),
         ),
@@ -98,7 +99,7 @@ def payload_options(command: F) -> F:
         (
             click.option("--kind", metavar="NAME", help="Of the jobs."),
             click.option("--module", metavar="MODULE", help="Where its payload class is, which checks the payload."),
-            click.option("--version", type=int, metavar="N", help="Of the payload, without --module; else 1."),
+            click.option("--version", type=Whole(), metavar="N", help="Of the payload, without --module; else 1."),
             click.option("--queue", metavar="NAME", help="Of the jobs, without --module; default unless given."),
             click.option(
                 "--payload-file",

@@ -76,6 +76,14 @@ WITH RECURSIVE now AS MATERIALIZED (
         AND o.last_error = 'waits for its key'
       ORDER BY o.order_key, o.job_id LIMIT k.most
     ) AS d GROUP BY 1
+    UNION ALL
+    -- What is set aside for a pause of its tenant or kind. Since when it has been due its row doesn't tell.
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*), CAST(NULL AS timestamptz), count(*)
+    FROM (
+      SELECT o.tenant FROM {schema}.outbox AS o
+      WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key = CAST(:aside_at AS timestamptz) AND o.last_error = 'paused'
+      ORDER BY o.order_key, o.job_id LIMIT k.most
+    ) AS d GROUP BY 1
   ) AS p
   GROUP BY k.queue, p.tenant
 ), out AS MATERIALIZED (

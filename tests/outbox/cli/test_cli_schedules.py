@@ -203,3 +203,11 @@ def test_a_payload_shows_nowhere(run: Any, database: Database, tmp_path: Path) -
     assert secret not in repr(shown)
     assert database.value("SELECT payload->>'token' FROM {s}.schedules") == secret
     assert database.count("audit WHERE detail::text LIKE %s", f"%{secret}%") == 0
+
+
+@pytest.mark.parametrize("zone", ["", "Nowhere/Land"])
+def test_a_preview_of_a_zone_that_is_none_is_refused(run: Any, zone: str) -> None:
+    """As adding such a schedule is, and never taken for UTC."""
+    code, _, complaint = run("schedules", "preview", "--cron", "30 2 * * *", "--zone", zone)
+    assert code != 0
+    assert "zone" in complaint
