@@ -1,8 +1,8 @@
 """What concurrency keys need of relays and consumers: a look at those for which jobs are set aside, turn by turn.
 
 Whoever frees a slot puts the next job of its key back in line, in the same transaction. Here is found what slips
-through that: a job that was being set aside in that very moment, or the slot of a lease that has expired. Any number of
-processes may do it at once: each row is moved by one of them.
+through that: a job that was being set aside in that very moment, the slot of a lease that has expired, or one
+behind a next job that can't go. Any number of processes may do it at once: each row is moved by one of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ASIDE_FOR", "KEY_NEXT", "KEY_WAITS", "KeyKeeper", "KeysKept"]
 KEY_WAITS = "waits for its key"
 """What the last error of a row says that is set aside for its concurrency key, as the schema's functions write it."""
 KEY_NEXT = "next of its key"
-"""What it says of one that has been put back in line since, and not yet been released."""
+"""What it says of one that has been put back in line since, and not yet been released. For five seconds it counts."""
 
 ASIDE_FOR = timedelta(hours=52_594_920)
 """How much later a job stands while it is set aside for its key, some six thousand years, as the functions have it."""

@@ -142,6 +142,12 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
     ),
     (
         job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
+        replace(STAFFED, key=KeyAround(1, following=UUID(int=7))),
+        "its turn: job 00000000-0000-0000-0000-000000000007 is next of its key account 1, for seconds if it can't go",
+        [Reason.KEY_LIMIT],
+    ),
+    (
+        job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
         replace(STAFFED, key=KeyAround(1)),
         "the relay: its key has room, and it is put back in line next",
         [Reason.HINT_OWED],

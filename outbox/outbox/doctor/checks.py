@@ -161,7 +161,7 @@ _DATA = (
     Check(
         "key_stuck",
         Severity.WARNING,
-        "a job waits for its concurrency key, of which nothing is under way",
+        "a job waits for its concurrency key, of which nothing is under way or has become next lately",
         "it is put back in line; see that a relay runs and reaches the database",
         Walk.OUTBOX,
         "mend_key_stuck",

@@ -2,7 +2,7 @@
 -- Transition: none
 -- Parameters: job_id
 -- Locks: none. Index: primary key, outbox_key_taken, outbox_key_order, dead_letters_limit_key; each limit has an order.
-SELECT m.limit_max, k.under_way, b.job_id AS before_id, d.job_id AS failed_id
+SELECT m.limit_max, k.under_way, b.job_id AS before_id, d.job_id AS failed_id, n.job_id AS next_id
 FROM {schema}.outbox AS m CROSS JOIN LATERAL (
   SELECT count(*) AS under_way FROM {schema}.outbox AS o
   WHERE o.limit_key = m.limit_key AND o.limit_group = m.limit_group AND o.tenant = m.tenant AND o.phase <> 'owed' AND o.job_id <> m.job_id
@@ -17,5 +17,12 @@ FROM {schema}.outbox AS m CROSS JOIN LATERAL (
   WHERE l.limit_key = m.limit_key AND l.limit_group = m.limit_group AND l.tenant = m.tenant AND l.discarded_at IS NULL
     AND (l.limit_place, l.job_id) < (m.limit_place, m.job_id)
   ORDER BY l.limit_place, l.job_id LIMIT 1
-) AS d ON true
+) AS d ON true LEFT JOIN LATERAL (
+  -- Due, and put back in line no longer ago than it counts (see {schema}.free_key).
+  SELECT o.job_id FROM {schema}.outbox AS o
+  WHERE o.limit_key = m.limit_key AND o.limit_group = m.limit_group AND o.tenant = m.tenant AND (o.phase <> 'owed' OR o.last_error = 'next of its key')
+    AND o.phase = 'owed' AND m.last_error = 'waits for its key'
+    AND o.due_at <= (SELECT {schema}.clock()) AND o.limit_next_at > (SELECT {schema}.clock()) - interval '5 s'
+  ORDER BY o.limit_next_at DESC, o.job_id LIMIT 1
+) AS n ON true
 WHERE m.job_id = CAST(:job_id AS uuid) AND m.limit_key IS NOT NULL

@@ -46,7 +46,8 @@ WITH level AS MATERIALIZED (
   SET phase = 'owed', release_count = CASE o.phase WHEN 'released' THEN greatest(o.release_count - 1, 0) ELSE o.release_count END,
     subject = r.kind || ':' || r.subject, needs_key = CASE WHEN r.has_new THEN NULL ELSE o.needs_key END,
     limit_group = r.limit_group, limit_key = r.limit_key, limit_max = r.limit_max, limit_place = r.limit_place,
-    last_error = nullif(o.last_error, 'waits for its key'),
+    -- Neither aside nor next of its key any more.
+    last_error = CASE WHEN o.last_error IN ('waits for its key', 'next of its key') THEN NULL ELSE o.last_error END,
     due_at = CASE WHEN o.due_at >= CAST(:aside_at AS timestamptz) THEN o.due_at ELSE r.run_at END,
     order_key = CASE WHEN o.due_at >= CAST(:aside_at AS timestamptz) THEN o.order_key ELSE r.run_at - r.priority * interval '1 minute' END
   FROM replaced AS r
