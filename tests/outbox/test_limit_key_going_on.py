@@ -14,13 +14,13 @@ from outbox.doctor.mending import mend
 from outbox.ending import complete, fail
 from outbox.keeping import recover_leases
 from outbox.key_keeping import KeyKeeper
-from outbox.leasing import heartbeat, hold_fence
+from outbox.leasing import heartbeat, hold_fence, own_claims
 from outbox.limited_release import release_limited
 from outbox.link import Link
 from outbox.relaying import release
 from outbox_schemas import Reason
 from support.database import Database
-from support.jobs import BROKEN, look, submit
+from support.jobs import BROKEN, WORKER, look, submit
 from support.keyed import Keyed, Pair, of, places, take
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -85,6 +85,7 @@ def test_a_next_job_that_can_t_go_keeps_its_key_for_seconds_only(database: Datab
     assert places(database) == {"next": 4, "aside": 2}
     assert go(link) == jobs[4:5]
     assert look_at_keys(link) == [0, 0, 0]
+    database.rows("UPDATE {s}.outbox SET due_at = %s WHERE last_error = 'next of its key'", early)
     database.clock.advance(-3600)
     [mine] = take(link, jobs[4:5])
     complete(link, [mine.lease])
@@ -119,6 +120,7 @@ def test_a_slot_given_away_takes_the_fence_with_it(database: Database, link: Lin
     with engine.begin() as connection:
         assert not hold_fence(connection, database.statements, lost.lease)
     assert not complete(link, [lost.lease])
+    assert own_claims(link, jobs, WORKER) == []
     fail(link, [(lost.lease, BROKEN)])
     database.clock.advance(-30)
     beat = heartbeat(link, [lost.lease])[0]
