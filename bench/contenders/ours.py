@@ -93,8 +93,9 @@ class Outbox(Base):
                 enqueue_many(connection, (self.payload(number=number) for number in numbers))
 
     def start(self, workers: int, *, extra: Mapping[str, str] = NO_EXTRA) -> list[subprocess.Popen[bytes]]:
-        """Start one relay and so many consumers."""
-        relay = self.python("-m", "outbox", "relay", extra=extra, label="relay")
+        """Start one relay, with wide runways where nobody consumes, and so many consumers."""
+        program = ("-m", "outbox", "relay") if workers else ("-m", "contenders.wide_relay")
+        relay = self.python(*program, extra=extra, label="relay")
         return [relay, *(self.consumer(extra=extra) for _ in range(workers))]
 
     def consumer(self, *, extra: Mapping[str, str] = NO_EXTRA) -> subprocess.Popen[bytes]:
