@@ -32,7 +32,10 @@ def effect_resolved_at(stage: Stage, armed: Armed) -> None:
     stage.consumer()
     [job_id] = stage.submit(1, [Held])
     stage.until(lambda: stage.database.count("jobs WHERE state = 'failed'"), "the job waits for a person")
+    result = stage.folder / "result.json"
+    result.write_text("null", encoding="utf-8")
     told = ["effects", "resolve", job_id, "mail", "--as", "confirmed", "--evidence", "its books", "--redrive"]
+    told += ["--result-file", str(result)]
     _decide_twice(stage, armed, lambda arm: stage.decider("resolver", told, arm))
     stage.until(lambda: stage.database.count("jobs WHERE state = 'succeeded'"), "the settled job ran")
     if stage.database.count("audit WHERE action = 'effect.resolve'") != 1:
