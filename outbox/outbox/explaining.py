@@ -14,8 +14,9 @@ from outbox.link import Link
 from outbox.pausing import Pause
 from outbox.presence import LIVE_S
 from outbox.reading import get_job
-from outbox.reasons import AHEAD_LIMIT, Surroundings, explanation_of
+from outbox.reasons import explanation_of
 from outbox.statements import statements_for
+from outbox.surroundings import AHEAD_LIMIT, Surroundings
 from outbox.writer import Target, connection_of, schema_of
 from outbox_schemas import Explanation, JobNotFound, JobView
 from outbox_schemas.explanations import AwaitedSet

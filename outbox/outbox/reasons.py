@@ -6,30 +6,27 @@ The one place that decides it. The first reason that holds is the answer; what e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from outbox.key_keeping import KEY_NEXT, KEY_WAITS
-from outbox.key_reasons import KeyAround, held_by_key
-from outbox.limit_reasons import LimitsAround, held_back
+from outbox.key_reasons import held_by_key
+from outbox.limit_reasons import held_back
 from outbox.masking import masked_line, printable
 from outbox.pause_keeping import PAUSED
-from outbox.pausing import Pause
 from outbox.remedies import ERASED, REMEDIES, resuming
 from outbox.spans import span
 from outbox.submission import HELD
+from outbox.surroundings import AHEAD_LIMIT, Surroundings
 from outbox_schemas import ENDED, Explanation, Finding, JobState, JobView, OwedView, Phase, Reason
 from outbox_schemas.explanations import AwaitedJob, AwaitedSet
 
 __all__ = [
-    "AHEAD_LIMIT",
     "CUT_OFF",
     "NACKED",
     "NOT_DUE",
     "NO_HANDLER",
     "NO_QUEUE",
     "UNKNOWN_KEY",
-    "Surroundings",
     "explanation_of",
 ]
 
@@ -47,53 +44,12 @@ _BROKERS = frozenset({NACKED, NO_QUEUE, CUT_OFF})
 # As an attempt ends whose external effect may or may not have happened.
 ON_HOLD = "effect_on_hold"
 
-# Further than this nobody counts how many jobs stand before one.
-AHEAD_LIMIT = 1000
 # A relay releases what is due within milliseconds; consumers with free slots do it after about four seconds.
 _PROMPT_S = 5.0
 _NEAR_S = 3600.0
 # So many jobs are named in a sentence, each with so much of its key.
 _NAMED = 3
 _NAME = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What decides beside the job's own rows.
-
-    Attributes:
-        now: the database's time.
-        relays: relays seen lately.
-        consumers: consumers seen lately.
-        able: those of them that work for the job's queue and run its kind and version.
-        ahead: due hints that stand before its own in its queue, counted up to `AHEAD_LIMIT`.
-        open_effects: its effects that are not confirmed.
-        redrive: id and state of the redrive that it waits in, and when that began.
-        awaited: the jobs of its set that have not ended as it waits for, counted up to `AHEAD_LIMIT`.
-        pauses: those in force that hold it, the widest first.
-        limits: what its queue's limits leave to it; None where there are none.
-        key: what there is of its concurrency key; None where it has none.
-        discarded: who has closed its dead letter, why, and when.
-        attempt_ended_at: when its last attempt ended.
-        relay_seen_at, able_seen_at: the last sign of any relay, and of any consumer that could run it, as far as these
-            are on record still.
-    """
-
-    now: datetime
-    relays: int = 0
-    consumers: int = 0
-    able: int = 0
-    ahead: int = 0
-    open_effects: tuple[str, ...] = ()
-    awaited: AwaitedSet | None = None
-    redrive: tuple[str, str, datetime] | None = None
-    pauses: tuple[Pause, ...] = ()
-    limits: LimitsAround | None = None
-    discarded: tuple[str, str, datetime] | None = None
-    key: KeyAround | None = None
-    attempt_ended_at: datetime | None = None
-    relay_seen_at: datetime | None = None
-    able_seen_at: datetime | None = None
 
 
 def explanation_of(job: JobView, around: Surroundings) -> Explanation:

@@ -93,7 +93,8 @@ def _measured(here: World, seconds: float = MEASURED_S) -> dict[str, int]:
     since = here.database.value("SELECT {s}.clock()")
     time.sleep(seconds)
     until = here.database.value("SELECT {s}.clock()")
-    time.sleep(0.5)  # what has begun by then has ended
+    begun = "SELECT 1 FROM {s}.jobs WHERE state = 'running' AND lease_started_at < %s"
+    here.until(lambda: not here.database.rows(begun, until), "what has begun by then has ended", 10)
     return dict(here.database.rows(_ENDED, since, until))
 
 

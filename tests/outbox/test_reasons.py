@@ -18,10 +18,11 @@ from outbox.limit_reasons import LimitsAround
 from outbox.limiting import Rule, Tokens
 from outbox.pause_keeping import PAUSED
 from outbox.pausing import Pause, PauseScope
-from outbox.reasons import AHEAD_LIMIT, NO_HANDLER, NOT_DUE, UNKNOWN_KEY, Surroundings, explanation_of
+from outbox.reasons import NO_HANDLER, NOT_DUE, UNKNOWN_KEY, explanation_of
 from outbox.remedies import REMEDIES, resuming
 from outbox.spans import span
 from outbox.submission import HELD
+from outbox.surroundings import AHEAD_LIMIT, Surroundings
 from outbox_schemas import ErrorView, JobState, JobView, OwedView, Phase, Reason
 from outbox_schemas.explanations import AwaitedJob, AwaitedSet
 from outbox_schemas.views import CancelledAfter

@@ -17,6 +17,7 @@ from outbox.link import Link
 from outbox.relaying import ReleasedHint, release
 from outbox.rounds import MOST_VISITS, _look
 from outbox.sharing import ALONE_S, SEVERAL_S, Sharer
+from support import waiting
 from support.database import Database
 from support.jobs import ABILITIES, OtherNote, submit
 
@@ -266,8 +267,4 @@ def test_looks_for_those_who_come_are_rare_where_one_is_alone(database: Database
 
 def until(look: Callable[[], Sequence[ReleasedHint]], owners: Sequence[str], database: Database) -> None:
     """Look until hints come, and see whose they are."""
-    deadline = time.monotonic() + 30
-    while not (hints := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    assert tenants(database, hints) == owners
+    assert tenants(database, waiting.until(look, every_s=0.001)) == owners
