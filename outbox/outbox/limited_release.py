@@ -32,11 +32,15 @@ class LimitedRelease:
         held: whether a limit holds something back, or may.
         tokens_s: in how many seconds the next token comes for which somebody may be waiting; None: nobody waits for
             one. Something else may change before: a slot is free, or another tenant has something due.
+        burst_s: in how many seconds the queue's rate earns its burst, which is all that it keeps; None: it has no rate.
+        missed: nobody has looked: the queue is not governed, or somebody else was at it.
     """
 
     hints: list[ReleasedHint]
     held: bool
     tokens_s: float | None = None
+    burst_s: float | None = None
+    missed: bool = False
 
 
 def governed(link: Link, queue: str) -> bool:
@@ -66,7 +70,7 @@ def release_limited(
     with link.transaction(outermost=True):
         held = link.run("hold_limits", queue=queue)
         if not held:
-            return LimitedRelease([], held=True)
+            return LimitedRelease([], held=True, missed=True)
         allowed = _allowance(held[0], link.run("count_limited", queue=queue))
         served = serve(link, line, asked, batch, allowed)
         if not served.held:  # there is room for all that is due: then time and priority decide
@@ -77,7 +81,8 @@ def release_limited(
         if served.hints:
             _spend(link, queue, allowed)
             hit(Barrier.LIMITS_BEFORE_COMMIT)
-    return LimitedRelease(served.hints, served.held, allowed.wait_s if served.held else None)
+    tokens_s = allowed.wait_s if served.held else None
+    return LimitedRelease(served.hints, served.held, tokens_s, allowed.rule.burst_s)
 
 
 def _low(link: Link, asked: Asked, served: Served, most: int, allowed: Allowance) -> Served:

@@ -25,6 +25,11 @@ class Rule:
     rate_per_s: float | None = None
     burst: int | None = None
 
+    @property
+    def burst_s(self) -> float | None:
+        """In how many seconds the rate earns its burst; None without a rate."""
+        return None if self.rate_per_s is None or self.burst is None else self.burst / self.rate_per_s
+
     def or_else(self, default: Rule) -> Rule:
         """Return this rule with the default's limit and rate where it has none of its own."""
         most = default.max_running if self.max_running is None else self.max_running
