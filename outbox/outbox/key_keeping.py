@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 
 from outbox.link import Link
 
-__all__ = ["ASIDE_FOR", "KEY_NEXT", "KEY_WAITS", "KeyKeeper", "KeysKept"]
+__all__ = ["KEY_NEXT", "KEY_WAITS", "KeyKeeper", "KeysKept"]
 
 KEY_WAITS = "waits for its key"
 """What the last error of a row says that is set aside for its concurrency key, as the schema's functions write it."""
 KEY_NEXT = "next of its key"
 """What it says of one that has been put back in line since, and not yet been released. For five seconds it counts."""
-
-ASIDE_FOR = timedelta(hours=52_594_920)
-"""How much later a job stands while it is set aside for its key, some six thousand years, as the functions have it."""
 
 _PIECE = 200
 # A turn ends about then, for the same thread takes expired leases back: with very many keys each is seen less often.

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from outbox.key_keeping import ASIDE_FOR, KEY_WAITS
 from outbox.link import Link
 from outbox.pause_keeping import ASIDE
 from outbox.sealing.envelope import hidden
@@ -36,9 +35,6 @@ __all__ = [
 ]
 
 _LEFT_LIMIT = 1000
-
-# What is set aside for its key stands later than that.
-_FAR = 6900
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +146,7 @@ def _job_view(row: Any) -> JobView:
     if row.phase is not None:
         fields["owed"] = OwedView(
             phase=row.phase,
-            due_at=_in_line(row) if row.owed_error == KEY_WAITS else _unless_held(row.due_at),
+            due_at=_unless_held(row.due_at),
             released_at=row.released_at,
             release_count=row.release_count,
             lease_expires_at=row.lease_expires_at,
@@ -159,12 +155,6 @@ def _job_view(row: Any) -> JobView:
             needs_key=row.needs_key,
         )
     return JobView(**fields)
-
-
-def _in_line(row: Any) -> datetime:
-    """Return since when a job is due that is set aside for its concurrency key: it stands as much later meanwhile."""
-    due_at: datetime = row.due_at
-    return due_at - ASIDE_FOR if due_at.year >= _FAR else due_at
 
 
 def _unless_held(instant: datetime) -> datetime | None:

@@ -39,6 +39,9 @@ TELLING = {
     r"CAST\(:kinds AS text\[\]\) IS NULL": set(),
     r"n\.clear\b": set(),
     r":overdue_s\b": set(),
+    r"THEN '(?:payload_erased|outbox_row|set_unmet|in_redrive)'": set(),
+    r"\d{6,} hours": set(),
+    r"\b6900-": set(),
 }
 TABLES = [
     "jobs", "outbox", "attempts", "effects", "checkpoints", "inbox", "schedules", "queues", "tenants", "audit",
@@ -125,6 +128,18 @@ def test_no_copy_of_a_part_stands_anywhere() -> None:
         assert [user for user, body in plain.items() if part in body] == [], name
     for words, elsewhere in TELLING.items():
         assert {name for name, body in plain.items() if re.search(words, body)} == elsewhere, words
+
+
+def test_the_functions_of_the_schema_set_aside_for_keys_as_the_statements_do(shared_database: Database) -> None:
+    """How far behind its place a job stands that waits for its key is the same number in every function and part."""
+    with shared_database.connect() as connection:
+        found = connection.execute(
+            "SELECT p.prosrc FROM pg_proc AS p WHERE p.pronamespace = %s::regnamespace", [shared_database.schema]
+        ).fetchall()
+    written = "\n".join(row[0] for row in found)
+    for part, like in (("key_aside_for", r"interval '\d{6,} hours'"), ("key_aside_from", r"'\d{4}-01-01Z'")):
+        stated = without_comments(PARTS[part]).removeprefix("timestamptz ")
+        assert set(re.findall(like, written)) == {stated}, part
 
 
 @every_file

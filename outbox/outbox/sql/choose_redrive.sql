@@ -28,38 +28,30 @@ WITH bounds AS MATERIALIZED (
   SELECT j.id, j.kind, j.tenant, j.logical_key, j.state, j.attempt_count, j.last_error_code AS code, j.finished_at,
     coalesce(a.confirmed, 0) AS confirmed, coalesce(a.uncertain, 0) AS uncertain, coalesce(a.pending, 0) AS pending,
     t.set_left, t.set_stopped,
-    CASE
-      WHEN j.state = 'succeeded' THEN 'succeeded'
-      WHEN j.state NOT IN ('failed', 'cancelled') THEN 'not_ended'
-      WHEN j.payload_erased_at IS NOT NULL THEN 'payload_erased'
-      WHEN EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = j.id) THEN 'outbox_row'
-      WHEN coalesce(CAST(:deadline_at AS timestamptz), j.deadline_at) <= b.now THEN 'expired'
-      WHEN j.last_error_code = 'effect_on_hold' AND coalesce(a.uncertain, 0) + coalesce(a.pending, 0) > 0
-        AND NOT CAST(:include_uncertain AS boolean) THEN 'effect_on_hold'
-      WHEN CAST(:job_ids AS uuid[]) IS NULL AND w.operations IS NOT NULL THEN 'in_redrive'
-      WHEN CAST(:job_ids AS uuid[]) IS NULL AND j.attempt_count = 0
-        AND EXISTS (SELECT 1 FROM {schema}.joins AS s WHERE s.job_id = j.id AND s.outcome IS DISTINCT FROM 'started') THEN 'set_unmet'
-    END AS refusal,
+    {redrive_refusal} AS refusal,
     concat_ws('|', j.id, j.state, j.attempt_count, j.last_error_code, extract(epoch FROM j.finished_at), encode(j.payload_digest, 'hex'), a.mark,
       'erased ' || j.payload_erased_at, 'waits in ' || w.operations, CASE WHEN CAST(:job_ids AS uuid[]) IS NOT NULL THEN
         'discarded ' || (SELECT d.discarded_at FROM {schema}.dead_letters AS d WHERE d.job_id = j.id) END,
       'set ' || t.set_left || ' ' || t.set_stopped) AS mark
-  FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id CROSS JOIN bounds AS b
+  FROM named AS n JOIN {schema}.jobs AS j ON j.id = n.id LEFT JOIN acted AS a ON a.job_id = j.id CROSS JOIN bounds AS c
+    CROSS JOIN LATERAL (SELECT CAST(:job_ids AS uuid[]) IS NOT NULL AS by_ids, CAST(:include_uncertain AS boolean) AS include_uncertain,
+      CAST(:deadline_at AS timestamptz) AS deadline_at, j.attempt_count, j.finished_at) AS q
     -- What waits in another redrive already, whose canaries and pace this one would pass by. One probe for each job: however much others hold.
     CROSS JOIN LATERAL (
       SELECT string_agg(i.operation_id::text, ',' ORDER BY i.operation_id) AS operations
       FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
       WHERE i.job_id = j.id AND i.state = 'waiting' AND r.ended_at IS NULL) AS w
+    CROSS JOIN LATERAL (SELECT coalesce(a.uncertain, 0) + coalesce(a.pending, 0) > 0 AS has_open_effects, w.operations IS NOT NULL AS waits_elsewhere) AS s
     -- Of a job that is named and has never run: those of its set that have not ended as asked. What a look has counted counts on; once nobody
     -- waited any more it only let them go ('moot'). NULL where it waits for no set, or for none that is open.
     LEFT JOIN LATERAL (
       SELECT nullif(count(*), 0) AS set_left, count(*) FILTER (WHERE l.stopped) AS set_stopped
       FROM (
-        SELECT s.condition = 'succeeded' AND (k.state IS NULL OR k.finished_at IS NOT NULL) AS stopped
-        FROM {schema}.joins AS s JOIN {schema}.join_members AS m ON m.join_id = s.job_id
+        SELECT o.condition = 'succeeded' AND (k.state IS NULL OR k.finished_at IS NOT NULL) AS stopped
+        FROM {schema}.joins AS o JOIN {schema}.join_members AS m ON m.join_id = o.job_id
         LEFT JOIN LATERAL (SELECT x.state, x.finished_at FROM {schema}.jobs AS x WHERE x.id = m.job_id LIMIT 1) AS k ON true
-        WHERE s.job_id = j.id AND s.outcome IS DISTINCT FROM 'started' AND coalesce(m.seen, 'moot') = 'moot'
-          AND NOT CASE WHEN s.condition = 'succeeded' THEN k.state IS NOT DISTINCT FROM 'succeeded' ELSE k.state IS NULL OR k.finished_at IS NOT NULL END
+        WHERE o.job_id = j.id AND o.outcome IS DISTINCT FROM 'started' AND coalesce(m.seen, 'moot') = 'moot'
+          AND NOT CASE WHEN o.condition = 'succeeded' THEN k.state IS NOT DISTINCT FROM 'succeeded' ELSE k.state IS NULL OR k.finished_at IS NOT NULL END
         LIMIT 1000
       ) AS l
     ) AS t ON CAST(:job_ids AS uuid[]) IS NOT NULL AND j.attempt_count = 0

@@ -68,11 +68,11 @@ WITH RECURSIVE now AS MATERIALIZED (
       ORDER BY o.order_key LIMIT k.most
     ) AS d GROUP BY 1
     UNION ALL
-    -- What waits for its concurrency key stands six thousand years behind its place, and is due.
+    -- What waits for its concurrency key stands far behind its place, and is due.
     SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*), min(d.due_at), count(*)
     FROM (
-      SELECT o.tenant, least(o.due_at - interval '52594920 hours', n.instant) AS due_at FROM {schema}.outbox AS o
-      WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > '6900-01-01Z' AND o.order_key < CAST(:aside_at AS timestamptz)
+      SELECT o.tenant, least(o.due_at - {key_aside_for}, n.instant) AS due_at FROM {schema}.outbox AS o
+      WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > {key_aside_from} AND o.order_key < CAST(:aside_at AS timestamptz)
         AND o.last_error = 'waits for its key'
       ORDER BY o.order_key, o.job_id LIMIT k.most
     ) AS d GROUP BY 1
@@ -103,7 +103,7 @@ SELECT k.queue, '' AS tenant,
   coalesce((SELECT sum(d.looked) FROM due AS d WHERE d.queue = k.queue) >= m.most, false) AS capped,
   (SELECT count(*) FROM (
     SELECT o.due_at FROM {schema}.outbox AS o
-    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant AND o.order_key < '6900-01-01Z'
+    WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant AND o.order_key < {key_aside_from}
     ORDER BY o.order_key LIMIT CAST(:few AS integer)
   ) AS s WHERE s.due_at > n.instant) AS scheduled,
   coalesce(l.running, 0) AS running,

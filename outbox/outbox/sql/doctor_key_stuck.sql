@@ -6,8 +6,8 @@
 SELECT o.job_id::text AS subject, 'waits for its key ' || o.limit_key || ', of which nothing is under way' AS detail
 FROM {schema}.outbox AS o
 WHERE o.job_id >= CAST(:low AS uuid) AND o.job_id < CAST(:below AS uuid) AND o.phase = 'owed' AND coalesce(o.last_error = 'waits for its key', false)
-  AND o.order_key > '6900-01-01Z'
-  AND o.due_at - interval '52594920 hours' < (SELECT {schema}.clock()) - make_interval(secs => CAST(:grace_s AS float8))
+  AND o.order_key > {key_aside_from}
+  AND o.due_at - {key_aside_for} < (SELECT {schema}.clock()) - make_interval(secs => CAST(:grace_s AS float8))
   AND NOT EXISTS (SELECT 1 FROM {schema}.outbox AS t
     WHERE t.limit_key = o.limit_key AND t.limit_group = o.limit_group AND t.tenant = o.tenant AND (t.phase <> 'owed' OR t.last_error = 'next of its key')
       AND (t.phase <> 'owed' OR coalesce(t.due_at <= (SELECT {schema}.clock())

@@ -7,7 +7,7 @@ SELECT j.id, j.tenant, j.kind, j.logical_key, j.version, j.queue, j.priority, j.
   j.first_error_class, j.first_error_code, j.first_error_message, j.last_error_class, j.last_error_code, j.last_error_message,
   j.created_at, j.finished_at, j.payload_erased_at, j.budget_start, j.failed_because, j.correlation_id, j.parent_id, j.cancelled_after, j.subject,
   j.limit_group, j.limit_key, j.limit_max, j.limit_place, j.limit_blocks,
-  o.phase, o.due_at, o.released_at, o.release_count, o.lease_expires_at, o.last_error AS owed_error, o.progress, o.needs_key
+  o.phase, {due_by_key} AS due_at, o.released_at, o.release_count, o.lease_expires_at, o.last_error AS owed_error, o.progress, o.needs_key
 FROM {schema}.jobs AS j LEFT JOIN {schema}.outbox AS o ON o.job_id = j.id
 WHERE j.id = ANY (CAST(:job_ids AS uuid[]))
 ORDER BY j.id DESC

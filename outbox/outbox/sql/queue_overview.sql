@@ -11,7 +11,5 @@ SELECT o.queue,
   CAST(extract(epoch FROM n.now - min(q.due_at) FILTER (WHERE o.phase = 'owed' AND q.due_at <= n.now)) AS float8) AS oldest_due_s
 FROM {schema}.outbox AS o, (SELECT {schema}.clock() AS now) AS n,
   LATERAL (SELECT o.phase = 'owed' AND o.order_key = CAST(:aside_at AS timestamptz) AND coalesce(o.last_error = 'paused', false) AS aside,
-    -- What waits for its concurrency key stands so much later, and is due.
-    CASE WHEN o.last_error = 'waits for its key' AND o.order_key > '6900-01-01Z' THEN least(o.due_at - interval '52594920 hours', n.now)
-      ELSE o.due_at END AS due_at) AS q
+    {due_by_key} AS due_at) AS q
 GROUP BY o.queue, n.now ORDER BY o.queue

@@ -20,27 +20,14 @@ WITH named AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT * FROM waited UNION ALL SELECT * FROM tried
 ), fitting AS MATERIALIZED (
-  SELECT n.*, h.state AS from_state, h.last_error_code, h.payload, h.cancel_requested_by, h.cancel_reason, h.cancelled_after ->> 'superseded_by' AS superseded_by, c.now,
-    CASE
-      WHEN h.id IS NULL THEN 'gone'
-      WHEN h.state = 'succeeded' THEN 'succeeded'
-      WHEN h.state NOT IN ('failed', 'cancelled') AND n.finished_at IS NULL THEN 'not_ended'
-      WHEN h.state NOT IN ('failed', 'cancelled') OR (h.attempt_count, h.finished_at) IS DISTINCT FROM (n.attempt_count, n.finished_at) THEN 'changed'
-      WHEN h.payload_erased_at IS NOT NULL THEN 'payload_erased'
-      -- A defect, which would break the whole statement.
-      WHEN EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = h.id) THEN 'outbox_row'
-      WHEN coalesce(n.deadline_at, h.deadline_at) <= c.now THEN 'expired'
-      WHEN h.last_error_code = 'effect_on_hold' AND NOT n.include_uncertain
-        AND EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = h.id AND e.state IN ('uncertain', 'pending')) THEN 'effect_on_hold'
-      -- Of two that have chosen it, the first one puts it back.
-      WHEN NOT n.by_ids AND EXISTS (
-        SELECT 1 FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
-        WHERE i.job_id = h.id AND i.state = 'waiting' AND i.operation_id < n.operation_id AND r.ended_at IS NULL) THEN 'in_redrive'
-      WHEN NOT n.by_ids AND h.attempt_count = 0
-        AND EXISTS (SELECT 1 FROM {schema}.joins AS s WHERE s.job_id = h.id AND s.outcome IS DISTINCT FROM 'started') THEN 'set_unmet'
-    END AS refusal
-  FROM named AS n LEFT JOIN held AS h ON h.id = n.job_id CROSS JOIN (SELECT {schema}.clock() AS now WHERE (SELECT count(*) FROM held) >= 0) AS c
-  WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = n.job_id)
+  SELECT q.*, j.state AS from_state, j.last_error_code, j.payload, j.cancel_requested_by, j.cancel_reason, j.cancelled_after ->> 'superseded_by' AS superseded_by, c.now,
+    {redrive_refusal} AS refusal
+  FROM named AS q LEFT JOIN held AS j ON j.id = q.job_id CROSS JOIN (SELECT {schema}.clock() AS now WHERE (SELECT count(*) FROM held) >= 0) AS c
+    CROSS JOIN LATERAL (SELECT
+      EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = j.id AND e.state IN ('uncertain', 'pending')) AS has_open_effects,
+      EXISTS (SELECT 1 FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
+        WHERE i.job_id = j.id AND i.state = 'waiting' AND i.operation_id < q.operation_id AND r.ended_at IS NULL) AS waits_elsewhere) AS s
+  WHERE j.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM {schema}.jobs AS k WHERE k.id = q.job_id)
 ), letters AS (
   -- Its condition is asked again of a letter that was waited for: one that a person has closed by then stays.
   DELETE FROM {schema}.dead_letters AS d

@@ -31,6 +31,6 @@ WITH aside AS MATERIALIZED (
   ORDER BY o.job_id FOR UPDATE OF o SKIP LOCKED
 )
 UPDATE {schema}.outbox AS o
-SET order_key = o.order_key + interval '52594920 hours', due_at = greatest(o.order_key, o.due_at) + interval '52594920 hours', last_error = 'waits for its key'
+SET order_key = o.order_key + {key_aside_for}, due_at = greatest(o.order_key, o.due_at) + {key_aside_for}, last_error = 'waits for its key'
 WHERE o.job_id = ANY (ARRAY(SELECT h.job_id FROM held AS h))
 RETURNING o.job_id
