@@ -13,6 +13,7 @@ from outbox.link import Link
 from outbox.offering import Offering
 from outbox.reasons import NO_HANDLER, UNKNOWN_KEY
 from support.database import Database
+from support.gate import gated, meanwhile
 from support.jobs import ABILITIES, BROKEN, Note, notes, release_all, submit, take
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -99,4 +100,23 @@ def test_two_that_come_at_once_do_not_wait_for_each_other(database: Database, li
         )
         assert offer(link) == 1
         connection.rollback()
+    assert offer(link) == 1
+
+
+def test_what_is_put_off_anew_meanwhile_keeps_its_new_time(database: Database, link: Link, still: datetime) -> None:
+    """An offer may read a row before it gets its lock. What another consumer was offered, and has given back again by
+    then, waits for as long as that one's refusal says: or two that come at once would undo its growing pauses.
+    """
+    [job_id] = submit(database)
+    release_all(link)
+    refuse(link, [job_id], OTHERS, pause_s=50)
+
+    def come_and_go() -> None:
+        assert offer(link) == 1
+        release_all(link)
+        refuse(link, [job_id], OTHERS, pause_s=300, pause_max_s=300)
+
+    with gated(database) as late:
+        assert meanwhile(database, lambda: offer(late), come_and_go) == 0
+    assert waits(database) == {job_id: 300}
     assert offer(link) == 1

@@ -11,7 +11,7 @@ from outbox.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.lengths import FLOOR, HORIZON_S, Length, Lengths
 from outbox_relay.pacing import Taking, refill_at
-from outbox_relay.runways import Runways
+from outbox_relay.runways import BATCHES, SHARED_BATCH, Runways
 
 MOST = 2000
 
@@ -102,3 +102,20 @@ def test_a_runway_that_has_grown_is_told(caplog: pytest.LogCaptureFixture, monke
         runways.top_up(queue)
     told = [vars(record) for record in caplog.records if record.getMessage() == "a runway's length has changed"]
     assert [(one["queue"], one["hints"], one["out"]) for one in told] == [("q", 2 * FLOOR, 0)]
+
+
+@pytest.mark.usefixtures("long_runways")
+@pytest.mark.parametrize(("shared", "asked"), [(False, [1000] * BATCHES), (True, [SHARED_BATCH])])
+def test_where_tenants_share_a_queue_one_short_release_goes_out_at_a_time(shared: bool, asked: list[int]) -> None:
+    """Whoever comes to it must not wait for a long one, nor for several; where one is alone, nobody does."""
+    releases: list[int] = []
+
+    def release(_queue: str, count: int) -> int:
+        releases.append(count)
+        return count
+
+    runways = Runways(RelaySettings(batch=1000, runway=10_000), lambda: 10_000, release)
+    queue = DueQueue("q", 0)
+    runways.seen([queue])
+    assert runways.top_up(queue, shared=shared).left is None
+    assert releases == asked

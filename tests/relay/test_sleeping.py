@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from outbox_relay.counters import Counters
 from outbox_relay.lengths import FLOOR
 from outbox_relay.messages import Settled
 from outbox_relay.pacing import ASLEEP_S
-from outbox_relay.release_loop import FULL_S, ReleaseLoop
+from outbox_relay.release_loop import FULL_S, SHARED_S, ReleaseLoop
 
 from .conftest import OtherNoop
 from .test_publishing import released
@@ -35,11 +37,14 @@ class Sink:
         self.free = free
         self.sent: list[int] = []
         self.others = 0
+        self.ahead = 0
         self.together = 0
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1) -> None:
+    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1, *, ahead: bool = False) -> None:
         """Count."""
-        if queue == "q":
+        if ahead:
+            self.ahead += len(hints)
+        elif queue == "q":
             self.together = together
             self.sent.append(len(hints))
         else:
@@ -218,3 +223,25 @@ def test_a_full_queue_slows_nobody_else_down(database, settings, submit, sleeper
     submit(1, OtherNoop)
     assert sleeper.loop.step() == settings.relay.poll_min_s
     assert sleeper.sink.others == 1
+
+
+def test_who_comes_to_a_full_queue_that_several_share_does_not_wait_for_room(
+    database, submit, sleeper, eventually, monkeypatch
+) -> None:
+    """While nothing is taken, nothing is looked for but tenants that have come just now; their jobs go out at once."""
+    now = [time.monotonic()]
+    monkeypatch.setattr("outbox_relay.release_loop.time", SimpleNamespace(monotonic=lambda: now[0]))
+    submit(2 * FLOOR, tenant="flood")
+    submit(2 * FLOOR, tenant="other")
+    eventually(lambda: sleeper.loop.step() is not None and sleeper.loop._shared_until > now[0])
+    assert (released(database), sleeper.sink.ahead) == (FLOOR, 0)
+    submit(2, tenant="new")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outbox.relaying.Looker.look", _no_look)
+        eventually(lambda: sleeper.loop.step() <= SHARED_S and sleeper.sink.ahead == 2)
+        now[0] = sleeper.loop._shared_until  # the pause is over
+        with pytest.raises(ZeroDivisionError):
+            sleeper.loop.step()
+    assert database.rows("SELECT DISTINCT tenant FROM {s}.outbox WHERE phase = 'released' ORDER BY 1")[1:2] == [
+        ("new",)
+    ]
