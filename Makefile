@@ -68,7 +68,7 @@ test: $(READY) ## Run the tests; TEST_ARGS goes to pytest
 
 .PHONY: soak
 soak: $(READY) ## Run the tests that take minutes each, such as a job that outlives the broker's patience
-	@$(BIN)/python -m pytest -m soak tests/consumer/test_soak.py tests/outbox/schedules tests/outbox/test_policy_simulation.py $(TEST_ARGS)
+	@$(BIN)/python -m pytest -m soak tests/consumer/test_soak.py tests/outbox/schedules tests/outbox/policy $(TEST_ARGS)
 
 .PHONY: check
 check: $(READY) lint types lock-check ## Lint, formatting, types, import layers, lock file

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import settings
 from sqlalchemy import Engine
 
-from outbox import masking
 from outbox.servers import NoServer
+from outbox.texts import masking
 from support.database import Database, cloned
 from support.servers import RemoteServers, RunServers, ServerDesk, Template
 

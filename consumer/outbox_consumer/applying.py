@@ -11,14 +11,14 @@ from typing import Any
 import sqlalchemy as sa
 from psycopg.errors import LockNotAvailable
 
-from outbox import ending
-from outbox.backoff import Backoff
-from outbox.barriers import Barrier, hit
-from outbox.completing import begin_completed, commit_same
-from outbox.link import Link, is_connection_trouble, is_transient
+from outbox.database.link import Link, is_connection_trouble, is_transient
+from outbox.database.statements import Statements
+from outbox.database.trouble import reason_of
+from outbox.leases import ending
+from outbox.leases.completing import begin_completed, commit_same
 from outbox.logs import RateLimited
-from outbox.statements import Statements
-from outbox.trouble import reason_of
+from outbox.processes.backoff import Backoff
+from outbox.processes.barriers import Barrier, hit
 from outbox_consumer.book import Entry
 from outbox_consumer.copies import end_copy
 from outbox_consumer.effects.errors import EffectUnsettled

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from outbox.barriers import Barrier, hit
-from outbox.hiding import hiding
 from outbox.logs import RateLimited
+from outbox.processes.barriers import Barrier, hit
+from outbox.texts.hiding import hiding
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.classifying import loss_in

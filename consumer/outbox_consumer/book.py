@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from outbox.ending import Course
-from outbox.hiding import Hidden, marks
-from outbox.leasing import Beat, Claimed, Lease
+from outbox.leases.ending import Course
+from outbox.leases.leasing import Beat, Claimed, Lease
 from outbox.sealing.envelope import is_sealed
+from outbox.texts.hiding import Hidden, marks
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.job import Job
 from outbox_consumer.retry import plain

@@ -10,10 +10,10 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from outbox.database.statements import Statements
+from outbox.database.targets import writable
 from outbox.sealing.envelope import MARK
 from outbox.sealing.vault import Vault
-from outbox.statements import Statements
-from outbox.targets import writable
 from outbox_consumer.blocking import KnowsItsLoop
 from outbox_schemas import PayloadError
 from outbox_schemas.documents import document_text

@@ -12,8 +12,8 @@ import click
 
 from outbox.cli.amounts import Whole
 from outbox.cli.output import is_json, json_option, load_settings
-from outbox.collecting import set_start_aside
 from outbox.logs import configure
+from outbox.processes.collecting import set_start_aside
 from outbox_consumer.process import make_consumer, serve
 
 __all__ = ["consume"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.database.statements import statements_for
 from outbox.settings import Settings
-from outbox.statements import statements_for
 
 __all__ = ["Connections", "handler_engine", "pool_sizes"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outbox.budgets import Spent
+from outbox.leases.budgets import Spent
 from outbox_consumer.retry import RetryPolicy
 from outbox_schemas import FailedBecause
 

@@ -17,12 +17,12 @@ from uuid import UUID
 import psycopg
 from psycopg import errors
 
-from outbox import ending
-from outbox.barriers import Barrier, hit
-from outbox.link import Link, is_transient
+from outbox.database.link import Link, is_transient
+from outbox.database.trouble import Fault, Trouble, fault_of, reason_of
+from outbox.leases import ending
+from outbox.leases.refusing import RefusedWrite
 from outbox.logs import RateLimited
-from outbox.refusing import RefusedWrite
-from outbox.trouble import Fault, Trouble, fault_of, reason_of
+from outbox.processes.barriers import Barrier, hit
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.endings import COUNTERS, ENDED, OUTCOMES, Ending, How, in_rounds

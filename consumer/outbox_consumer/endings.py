@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from outbox.budgets import Spent
-from outbox.ending import Failure, Unstarted
+from outbox.leases.budgets import Spent
+from outbox.leases.ending import Failure, Unstarted
 from outbox_consumer.book import Entry
 from outbox_consumer.classifying import meaning_of
 from outbox_consumer.deciding import used_up

@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 
-from outbox.ending import Failure
-from outbox.masking import mask, named
+from outbox.leases.ending import Failure
+from outbox.texts.masking import mask, named
 from outbox_consumer.errors import PatientError, RetryableError, TerminalError, ThrottledError, is_code
 
 __all__ = [

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from outbox.ending import Unstarted
+from outbox.leases.ending import Unstarted
 from outbox_consumer.broker.stream import HintStream
 from outbox_consumer.counters import Counters
 from outbox_consumer.ender import Ender

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outbox.queue_slots import QueueSlots
+from outbox.settings.queue_slots import QueueSlots
 from outbox_consumer.book import Entry
 from outbox_consumer.broker.stream import HintStream
 from outbox_consumer.hints import HintSource, Inbox, NoHints, Wake

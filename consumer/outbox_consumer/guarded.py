@@ -19,9 +19,10 @@ from psycopg import Rollback
 from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from sqlalchemy.orm import Session
 
-from outbox.barriers import Barrier, hit
-from outbox.statements import Statements
-from outbox.writer import ORIGIN_KEY, SCHEMA_KEY, Origin
+from outbox.database.statements import Statements
+from outbox.database.targets import SCHEMA_KEY
+from outbox.processes.barriers import Barrier, hit
+from outbox.submitting.writer import ORIGIN_KEY, Origin
 from outbox_consumer.errors import TransactionEndedError
 from outbox_consumer.statement_kinds import changes_session, ends_transaction, may_be_several
 

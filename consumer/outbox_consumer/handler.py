@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origi
 
 from sqlalchemy.orm import Session
 
-from outbox.leasing import Ability
+from outbox.leases.leasing import Ability
 from outbox_consumer.arguments import check_arguments
 from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.isolation.terms import DEFAULTS, terms_of

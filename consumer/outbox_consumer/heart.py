@@ -15,12 +15,12 @@ from uuid import UUID
 
 import psycopg
 
-from outbox.barriers import Barrier, hit
-from outbox.ending import LeaseEnd, lease_ends
-from outbox.leasing import Beat, Lease, heartbeat
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.database.trouble import Trouble, reason_of
+from outbox.leases.ending import LeaseEnd, lease_ends
+from outbox.leases.leasing import Beat, Lease, heartbeat
 from outbox.logs import RateLimited
-from outbox.trouble import Trouble, reason_of
+from outbox.processes.barriers import Barrier, hit
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.failures import storable
 from outbox_consumer.job import MARKER_CHARACTERS

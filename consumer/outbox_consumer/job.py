@@ -14,12 +14,12 @@ import sqlalchemy as sa
 from psycopg.errors import LockNotAvailable
 from sqlalchemy.orm import Session
 
-from outbox.budgets import Spent, spent_within
-from outbox.ending import LeaseEnd, lease_end_within
-from outbox.leasing import Claimed, hold_fence
+from outbox.database.statements import Statements
+from outbox.leases.budgets import Spent, spent_within
+from outbox.leases.ending import LeaseEnd, lease_end_within
+from outbox.leases.leasing import Claimed, hold_fence
 from outbox.sealing.vault import Vault
-from outbox.statements import Statements
-from outbox.writer import Origin
+from outbox.submitting.writer import Origin
 from outbox_consumer.checkpoints import KeepsCheckpoints
 from outbox_consumer.copies import end_copy
 from outbox_consumer.effects.methods import CallsEffects

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from outbox.hiding import hidden_of
+from outbox.texts.hiding import hidden_of
 from outbox_consumer.book import Entry
 from outbox_consumer.classifying import meaning_of
 from outbox_consumer.copies import end_copy

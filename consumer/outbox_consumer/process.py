@@ -7,9 +7,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from outbox.processes.signals import counted_signals
 from outbox.sealing.using import use_file
 from outbox.settings import Settings, load
-from outbox.signals import counted_signals
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry, load_handlers
 

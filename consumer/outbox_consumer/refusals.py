@@ -8,10 +8,10 @@ from collections import deque
 
 import psycopg
 
-from outbox.leasing import Worker
-from outbox.link import Link
-from outbox.refusing import RefusedWrite, record_refusals
-from outbox.trouble import Trouble
+from outbox.database.link import Link
+from outbox.database.trouble import Trouble
+from outbox.leases.leasing import Worker
+from outbox.leases.refusing import RefusedWrite, record_refusals
 
 __all__ = ["Refusals"]
 

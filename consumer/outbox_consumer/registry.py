@@ -7,9 +7,9 @@ from enum import StrEnum
 from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
-from outbox.leasing import Ability
-from outbox.masking import named
-from outbox.payload_types import imported_module
+from outbox.leases.leasing import Ability
+from outbox.reading.payload_types import imported_module
+from outbox.texts.masking import named
 from outbox_consumer.handler import AnyHandler, AsyncHandler, BaseHandler, Handler
 from outbox_schemas import HandlerError, Payload
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
-from outbox.backoff import ceiling
+from outbox.processes.backoff import ceiling
 from outbox_schemas import HandlerError
 from outbox_schemas.names import nature_of
 

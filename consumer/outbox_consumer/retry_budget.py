@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from outbox.budgets import Spent
-from outbox.leasing import Claimed
+from outbox.leases.budgets import Spent
+from outbox.leases.leasing import Claimed
 from outbox_consumer.retry import RetryPolicy, plain
 
 __all__ = ["RetryBudget", "budget_of"]

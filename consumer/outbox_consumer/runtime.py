@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from outbox.ending import Unstarted
-from outbox.gleaning import Gleaner
-from outbox.identity import worker_identity
-from outbox.leasing import Claimed
-from outbox.offering import Offering
-from outbox.presence import Presence, Role
-from outbox.queue_slots import QueueSlots
+from outbox.leases.ending import Unstarted
+from outbox.leases.identity import worker_identity
+from outbox.leases.leasing import Claimed
+from outbox.leases.presence import Presence, Role
+from outbox.releasing.gleaning import Gleaner
+from outbox.releasing.offering import Offering
 from outbox.sealing.using import current
 from outbox.sealing.vault import openable
 from outbox.settings import Settings
+from outbox.settings.queue_slots import QueueSlots
 from outbox_consumer.applying import Applier
 from outbox_consumer.attempt import Attempts
 from outbox_consumer.book import Entry, LeaseBook

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outbox.ending import Failure
-from outbox.leasing import Claimed
+from outbox.leases.ending import Failure
+from outbox.leases.leasing import Claimed
 from outbox.sealing.envelope import Identity, is_sealed
 from outbox.sealing.using import current
 from outbox.sealing.vault import open_payload

@@ -12,14 +12,14 @@ from uuid import UUID
 
 import psycopg
 
-from outbox.barriers import Barrier, hit
-from outbox.ending import Unstarted, hand_back
-from outbox.leasing import Claimed, Worker, claim, own_claims, refuse
-from outbox.link import Link, is_connection_trouble
+from outbox.database.link import Link, is_connection_trouble
+from outbox.database.trouble import reason_of
+from outbox.leases.ending import Unstarted, hand_back
+from outbox.leases.leasing import Claimed, Worker, claim, own_claims, refuse
 from outbox.logs import RateLimited
+from outbox.processes.barriers import Barrier, hit
 from outbox.sealing.using import current
 from outbox.sealing.vault import openable
-from outbox.trouble import reason_of
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.groups import Group

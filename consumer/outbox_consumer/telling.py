@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from outbox.logs import RateLimited
-from outbox.masking import shortened
 from outbox.sealing.envelope import is_sealed_text
+from outbox.texts.masking import shortened
 from outbox_consumer.effects.errors import EffectArgumentsChanged, EffectOnHold, EffectResultUnstorable
 from outbox_consumer.endings import Ending
 from outbox_schemas import Outcome

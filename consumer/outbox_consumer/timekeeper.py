@@ -12,17 +12,17 @@ from typing import Protocol
 
 import psycopg
 
-from outbox.floors import Cadence
-from outbox.join_keeping import JoinWatch
-from outbox.keeping import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
-from outbox.key_keeping import KeyKeeper
-from outbox.limit_keeping import LimitKeeper
-from outbox.link import Link
-from outbox.offering import Offering
-from outbox.pause_keeping import PauseKeeper
-from outbox.presence import LIVE_S, Presence
-from outbox.queue_figures import FigureKeeper
-from outbox.trouble import Trouble
+from outbox.database.floors import Cadence
+from outbox.database.link import Link
+from outbox.database.trouble import Trouble
+from outbox.joins.keeping import JoinWatch
+from outbox.keeping.keys import KeyKeeper
+from outbox.keeping.limits import LimitKeeper
+from outbox.keeping.pauses import PauseKeeper
+from outbox.keeping.time import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
+from outbox.leases.presence import LIVE_S, Presence
+from outbox.reading.queue_figures import FigureKeeper
+from outbox.releasing.offering import Offering
 from outbox_consumer.refusals import Refusals
 
 __all__ = ["Timekeeper"]

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import psycopg
 
-from outbox.barriers import Barrier, hit
-from outbox.gleaning import Gleaner
-from outbox.trouble import Trouble
+from outbox.database.trouble import Trouble
+from outbox.processes.barriers import Barrier, hit
+from outbox.releasing.gleaning import Gleaner
 from outbox_consumer.counters import Counters
 from outbox_consumer.groups import Group
 from outbox_consumer.taking import Taker

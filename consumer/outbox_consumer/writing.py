@@ -8,11 +8,11 @@ from collections.abc import Container, Mapping, Sequence
 from time import monotonic
 from uuid import UUID
 
-from outbox import ending
-from outbox.budgets import NOTHING_SPENT, Spent, spent
-from outbox.ending import Course, Failure
-from outbox.leasing import Lease
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.leases import ending
+from outbox.leases.budgets import NOTHING_SPENT, Spent, spent
+from outbox.leases.ending import Course, Failure
+from outbox.leases.leasing import Lease
 from outbox_consumer.book import Entry
 from outbox_consumer.effects.refusals import UNSETTLED, unsettled_reason
 from outbox_consumer.endings import Ending, How, judged, overrun_ending

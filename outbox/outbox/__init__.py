@@ -4,7 +4,9 @@ Every name here works inside the caller's transaction and returns plain views. T
 package.
 """
 
-from outbox.bounding import (
+from outbox.explaining.explaining import explain
+from outbox.joins.joining import fan_in, fan_in_async
+from outbox.limits.bounding import (
     BoundPolicy,
     QueueBound,
     bound_queue,
@@ -14,14 +16,7 @@ from outbox.bounding import (
     unbound_queue,
     unbound_queue_async,
 )
-from outbox.bulk_cancelling import CancelFilter, CancelPreview, CancelReport, cancel_many, preview_cancel
-from outbox.cancelling import cancel, cancel_async
-from outbox.dead_letters import DeadFilter
-from outbox.explaining import explain
-from outbox.inbox import Once, once, once_async
-from outbox.joining import fan_in, fan_in_async
-from outbox.limit_terms import KEEP, Keep, QueueLimits, TenantLimits
-from outbox.limits import (
+from outbox.limits.setting import (
     clear_queue,
     clear_queue_async,
     clear_tenant,
@@ -33,7 +28,11 @@ from outbox.limits import (
     set_tenant,
     set_tenant_async,
 )
-from outbox.pausing import (
+from outbox.limits.terms import KEEP, Keep, QueueLimits, TenantLimits
+from outbox.operating.bulk_cancelling import CancelFilter, CancelPreview, CancelReport, cancel_many, preview_cancel
+from outbox.operating.cancelling import cancel, cancel_async
+from outbox.operating.dead_letters import DeadFilter
+from outbox.operating.pausing import (
     Pause,
     Paused,
     PauseScope,
@@ -44,11 +43,11 @@ from outbox.pausing import (
     resume,
     resume_async,
 )
-from outbox.reading import find_job, get_job, get_job_async
-from outbox.redrive_views import Redriven, RedrivePreview, StopOn
-from outbox.redriving import preview_redrive, redrive
-from outbox.redriving_async import preview_redrive_async, redrive_async
-from outbox.resolving import resolve_effect
+from outbox.operating.resolving import resolve_effect
+from outbox.reading.jobs import find_job, get_job, get_job_async
+from outbox.redrives.redriving import preview_redrive, redrive
+from outbox.redrives.redriving_async import preview_redrive_async, redrive_async
+from outbox.redrives.views import Redriven, RedrivePreview, StopOn
 from outbox.schedules.declaring import Schedule
 from outbox.schedules.looking import get_schedule, list_schedules, preview_schedule
 from outbox.schedules.operating import (
@@ -62,7 +61,8 @@ from outbox.schedules.operating import (
 )
 from outbox.schedules.syncing import Synced, sync_schedules, sync_schedules_async
 from outbox.schedules.views import ScheduleView
-from outbox.writer import enqueue, enqueue_async, enqueue_many
+from outbox.submitting.inbox import Once, once, once_async
+from outbox.submitting.writer import enqueue, enqueue_async, enqueue_many
 from outbox_schemas import (
     CancelRefused,
     CancelResult,

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from outbox.masking import masked_line, printable, traceback_text
 from outbox.settings import Settings
+from outbox.texts.masking import masked_line, printable, traceback_text
 
 __all__ = ["JsonFormatter", "RateLimited", "TextFormatter", "configure"]
 

@@ -3,8 +3,8 @@
 import click
 
 from outbox.cli.output import is_json, json_option, load_settings
-from outbox.collecting import set_start_aside
 from outbox.logs import configure
+from outbox.processes.collecting import set_start_aside
 from outbox_relay.process import run
 
 __all__ = ["relay"]

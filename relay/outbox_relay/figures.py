@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outbox.link import Link
-from outbox.queue_figures import FigureKeeper
+from outbox.database.link import Link
+from outbox.reading.queue_figures import FigureKeeper
 from outbox_relay.keeper import Step
 
 __all__ = ["figure_step"]

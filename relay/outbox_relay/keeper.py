@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from outbox.barriers import Barrier, hit
-from outbox.floors import Cadence
-from outbox.join_keeping import JoinWatch
-from outbox.keeping import LeaseWatch, expire_deadlines, recover_leases
-from outbox.link import Link, is_connection_trouble
-from outbox.relaying import overdue_queues, recover_hints
+from outbox.database.floors import Cadence
+from outbox.database.link import Link, is_connection_trouble
+from outbox.database.trouble import Trouble
+from outbox.joins.keeping import JoinWatch
+from outbox.keeping.time import LeaseWatch, expire_deadlines, recover_leases
+from outbox.processes.barriers import Barrier, hit
+from outbox.releasing.relaying import overdue_queues, recover_hints
 from outbox.settings import RelaySettings
-from outbox.trouble import Trouble
 from outbox_relay.counters import Counters
 from outbox_schemas import JobState
 

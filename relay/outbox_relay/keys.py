@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outbox.key_keeping import KeyKeeper
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.keeping.keys import KeyKeeper
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Step
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outbox.floors import MOST_QUEUES
+from outbox.database.floors import MOST_QUEUES
 from outbox_relay.pacing import refill_at
 
 __all__ = ["Length", "Lengths"]

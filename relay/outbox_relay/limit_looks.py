@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from outbox.limited_release import LimitedRelease
+from outbox.releasing.limited import LimitedRelease
 
 __all__ = ["LimitLooks"]
 

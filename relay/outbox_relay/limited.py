@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from outbox.barriers import Barrier, hit
-from outbox.limit_keeping import LimitKeeper
-from outbox.limited_release import release_limited
-from outbox.link import Link
-from outbox.relaying import DueQueue, ReleasedHint
-from outbox.rounds import Rounds
+from outbox.database.link import Link
+from outbox.keeping.limits import LimitKeeper
+from outbox.processes.barriers import Barrier, hit
+from outbox.releasing.limited import release_limited
+from outbox.releasing.relaying import DueQueue, ReleasedHint
+from outbox.releasing.rounds import Rounds
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Step
 from outbox_relay.limit_looks import LimitLooks

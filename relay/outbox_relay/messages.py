@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import count
 from secrets import token_hex
 
-from outbox.relaying import ReleasedHint
+from outbox.releasing.relaying import ReleasedHint
 from outbox_schemas.hint import MAX_HINT_JOBS
 
 __all__ = ["Message", "Outcome", "Settled", "pack", "per_message"]

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from outbox.backoff import ceiling
-from outbox.relaying import ReleasedHint
+from outbox.processes.backoff import ceiling
+from outbox.releasing.relaying import ReleasedHint
 from outbox_relay.messages import SPREAD, Outcome, Settled
 
 __all__ = ["OweAgain", "Polling", "Taking", "owe_again", "refill_at", "room", "together"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outbox.barriers import Barrier, hit
-from outbox.link import Link
-from outbox.pause_keeping import PauseKeeper
+from outbox.database.link import Link
+from outbox.keeping.pauses import PauseKeeper
+from outbox.processes.barriers import Barrier, hit
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Step
 

@@ -12,14 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from outbox.identity import worker_identity
-from outbox.link import Link
-from outbox.presence import Presence, Role
+from outbox.database.link import Link
+from outbox.database.statements import statements_for
+from outbox.database.trouble import Fault, fault_of, reason_of
+from outbox.database.waking import SESSION, Wakeups
+from outbox.leases.identity import worker_identity
+from outbox.leases.presence import Presence, Role
+from outbox.processes.signals import Requests, counted_signals
 from outbox.settings import Settings, load
-from outbox.signals import Requests, counted_signals
-from outbox.statements import statements_for
-from outbox.trouble import Fault, fault_of, reason_of
-from outbox.waking import SESSION, Wakeups
 from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters

@@ -7,10 +7,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from outbox.link import Link
-from outbox.portions import Portion
-from outbox.retention import Rule, Stretch, purge_next, rules_of
-from outbox.retention_settings import RetentionSettings
+from outbox.database.link import Link
+from outbox.database.portions import Portion
+from outbox.retention.erasing import Rule, Stretch, purge_next, rules_of
+from outbox.settings.retention import RetentionSettings
 from outbox_relay.counters import Counters
 
 __all__ = ["longest_turn_s", "purge_step", "purge_steps"]

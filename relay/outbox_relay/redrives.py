@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outbox.barriers import Barrier, hit
-from outbox.floors import Cadence
-from outbox.link import Link
-from outbox.redrive_keeping import purge_redrives, take_turn
+from outbox.database.floors import Cadence
+from outbox.database.link import Link
+from outbox.processes.barriers import Barrier, hit
+from outbox.redrives.keeping import purge_redrives, take_turn
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Step
 

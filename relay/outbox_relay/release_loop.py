@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from outbox.barriers import Barrier, hit
-from outbox.floors import Place
-from outbox.link import Link, is_transient
-from outbox.reasons import CUT_OFF, NACKED, NO_QUEUE
-from outbox.relaying import DueQueue, Looker, ReleasedHint, unrelease
+from outbox.database.floors import Place
+from outbox.database.link import Link, is_transient
+from outbox.database.trouble import Trouble
+from outbox.database.waking import Wakeups
+from outbox.explaining.reasons import CUT_OFF, NACKED, NO_QUEUE
+from outbox.processes.barriers import Barrier, hit
+from outbox.releasing.relaying import DueQueue, Looker, ReleasedHint, unrelease
+from outbox.releasing.sharing import Sharer
 from outbox.settings import RelaySettings
-from outbox.sharing import Sharer
-from outbox.trouble import Trouble
-from outbox.waking import Wakeups
 from outbox_relay.counters import Counters
 from outbox_relay.limited import LimitedQueues
 from outbox_relay.messages import Outcome, Settled

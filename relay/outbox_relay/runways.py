@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from outbox.logs import RateLimited
-from outbox.relaying import DueQueue
+from outbox.releasing.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.ahead import FEW_OUT, Ahead
 from outbox_relay.lengths import Lengths

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from outbox.barriers import Barrier, hit
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.processes.barriers import Barrier, hit
 from outbox.schedules.turns import take_turn
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Step

@@ -6,10 +6,10 @@ It has a thread and a connection of its own, so that a long turn of it keeps no 
 
 from __future__ import annotations
 
-from outbox.dead_letters import backlog_unfinished, fill_dead_letters
-from outbox.floors import Cadence
-from outbox.inbox import purge_inbox
-from outbox.link import Link
+from outbox.database.floors import Cadence
+from outbox.database.link import Link
+from outbox.operating.dead_letters import backlog_unfinished, fill_dead_letters
+from outbox.submitting.inbox import purge_inbox
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import RARELY_S, Step
 

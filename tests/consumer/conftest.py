@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from outbox.urls import amqp_parameters
+from outbox.settings.urls import amqp_parameters
 from support.consuming import Desk, Hints
 from support.database import Database
 from support.proxy import Proxy

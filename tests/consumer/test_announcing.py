@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outbox.presence import ProcessView, Role, list_processes
+from outbox.leases.presence import ProcessView, Role, list_processes
 from support.consuming import Desk, handler
 from support.waiting import until
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from outbox import cancel
-from outbox.reading import list_attempts
+from outbox.reading.jobs import list_attempts
 from outbox_consumer import (
     LeaseLost,
     RetryableError,

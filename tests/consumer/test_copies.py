@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from outbox.signals import counted_signals
+from outbox.processes.signals import counted_signals
 from outbox_consumer.isolation.causes import MEMORY_NOTE
 from outbox_consumer.isolation.course import Course
 from outbox_consumer.isolation.frames import Kind, frame, json_frame

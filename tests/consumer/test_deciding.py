@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox.budgets import Spent
-from outbox.ending import Failure
+from outbox.leases.budgets import Spent
+from outbox.leases.ending import Failure
 from outbox_consumer import RetryPolicy, TerminalError
 from outbox_consumer.deciding import used_up
 from outbox_consumer.endings import Ending, How, judged

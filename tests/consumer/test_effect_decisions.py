@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import BaseModel, field_serializer
 
-from outbox.effects import Found
+from outbox.leases.effects import Found
 from outbox_consumer import EffectResult
 from outbox_consumer.effects.deciding import POLICIES, OnUncertain, Step, step_for
 from outbox_consumer.effects.declared import Declared

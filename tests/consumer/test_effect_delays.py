@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 from outbox_consumer import LeaseLost
 from outbox_consumer.effects import course
 from support.consuming import AsyncTask, Desk, Task, async_handler, handler

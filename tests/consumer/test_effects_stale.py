@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from outbox.keeping import recover_leases
+from outbox.keeping.time import recover_leases
 from outbox_consumer import (
     EffectResult,
     LeaseLost,

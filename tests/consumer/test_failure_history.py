@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outbox.reading import list_attempts, list_refusals
+from outbox.reading.jobs import list_attempts, list_refusals
 from outbox_consumer import (
     TerminalError,
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox import masking
+from outbox.texts import masking
 from outbox_consumer import RetryableError, TerminalError, ThrottledError
 from outbox_consumer.failures import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, failure_of, least_wait_s
 

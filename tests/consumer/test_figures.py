@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outbox import presence
-from outbox.queue_figures import QueueFigures, list_figures
+from outbox.leases import presence
+from outbox.reading.queue_figures import QueueFigures, list_figures
 from support.consuming import Desk, Hints, RetryPolicy, handler
 from support.waiting import until
 

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from outbox.writer import Origin
+from outbox.submitting.writer import Origin
 from outbox_consumer.daemons import DaemonExecutor
 from outbox_consumer.guarded import guarded_session
 from outbox_consumer.statement_kinds import changes_session, ends_transaction, may_be_several

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox.queue_slots import QueueSlots
+from outbox.settings.queue_slots import QueueSlots
 from outbox_consumer.connections import pool_sizes
 from outbox_consumer.groups import Group, groups_of
 from outbox_consumer.heart import beat_interval_s

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from outbox.leasing import Beat, Claimed, Lease
+from outbox.leases.leasing import Beat, Claimed, Lease
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.job import Job
 from outbox_schemas import LeaseLost

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import enqueue
-from outbox.cancelling import cancel
+from outbox.operating.cancelling import cancel
 from outbox_consumer import LeaseLost, TerminalError
 from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.invariants import check_invariants

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from outbox.join_keeping import JoinWatch
-from outbox.keeping import recover_leases
-from outbox.leasing import Ability, Worker, claim
-from outbox.presence import Presence, Role
+from outbox.joins.keeping import JoinWatch
+from outbox.keeping.time import recover_leases
+from outbox.leases.leasing import Ability, Worker, claim
+from outbox.leases.presence import Presence, Role
 from outbox_consumer import timekeeper
 from outbox_consumer import turns as turns_module
 from outbox_consumer.timekeeper import Timekeeper

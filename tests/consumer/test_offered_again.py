@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outbox.leasing import Ability, refuse
+from outbox.leases.leasing import Ability, refuse
 from support.consuming import Desk, handler
 from support.waiting import until
 

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 from sqlalchemy.orm import Session
 
-from outbox.budgets import spent
-from outbox.ending import park
-from outbox.leasing import claim, refuse
-from outbox.opening import open_job
-from outbox.reading import show_job
+from outbox.leases.budgets import spent
+from outbox.leases.ending import park
+from outbox.leases.leasing import claim, refuse
+from outbox.reading.jobs import show_job
+from outbox.reading.opening import open_job
 from outbox_consumer import AsyncHandler, Job, RetryPolicy
 from outbox_schemas import PayloadError, SealBroken
 from outbox_schemas.exactness import text_digest

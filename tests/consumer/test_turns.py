@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from outbox.ids import new_id
+from outbox.database.ids import new_id
 from outbox_consumer.counters import Counters
 from outbox_consumer.groups import Group
 from outbox_consumer.hints import Hint

@@ -8,7 +8,7 @@ from typing import Any
 import pika
 
 from crash.workload import QUEUE
-from outbox.urls import amqp_parameters
+from outbox.settings.urls import amqp_parameters
 from outbox_schemas.topology import broker_queue
 
 

@@ -26,7 +26,7 @@ from crash.scripts import (
     writer_at,
 )
 from crash.workload import KINDS, LEDGERED, ON_THREADS, Concurrent, Noticed, Stepped
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 
 @dataclass(frozen=True)

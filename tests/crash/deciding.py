@@ -8,7 +8,7 @@ from collections.abc import Callable
 from crash.doubts import Held
 from crash.processes import Armed, Process
 from crash.stage import CellFailed, Stage
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 _JOBS = 12
 

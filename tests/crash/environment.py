@@ -14,7 +14,7 @@ from crash.processes import Armed
 from crash.scripts import BATCH, BATCHES, JOBS, TOGETHER
 from crash.stage import LEASE_S, CellFailed, Stage
 from crash.workload import Applied, Mailed, Plain, Stepped
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 from outbox.servers import Postgres, RabbitMQ
 
 RECOVERY_S = LEASE_S + 2.0

@@ -12,7 +12,7 @@ from crash.processes import Armed, Process
 from crash.stage import EXPIRED, CellFailed, Stage
 from crash.workload import LEASE, QUEUE
 from outbox import pause, resume, set_queue
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 _JOBS = 12
 _PARTS = 3

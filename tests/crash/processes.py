@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 from outbox.servers.errors import StartFailed
 from outbox.servers.instance import Instance, tail
 

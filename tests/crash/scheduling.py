@@ -9,7 +9,7 @@ from crash.processes import Armed
 from crash.stage import CellFailed, Stage
 from crash.workload import Applied
 from outbox import Schedule, sync_schedules
-from outbox.urls import sqlalchemy_engine
+from outbox.settings.urls import sqlalchemy_engine
 
 _SCHEDULES = 3
 _LEAST = 12

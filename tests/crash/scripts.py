@@ -9,7 +9,7 @@ from enum import StrEnum
 from crash.processes import Armed, Process
 from crash.stage import DOOMED, CellFailed, Stage
 from crash.workload import KINDS, Concurrent, Noticed, Order
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 JOBS = 12
 BATCHES = 3

@@ -17,9 +17,9 @@ from crash.processes import TESTS, Armed, Process, Workshop
 from crash.provider import Provider
 from crash.workload import EFFECTS_FILE, KINDS, LEASE_VARIABLE, PROVIDER_URL, TABLES, submit, submit_set
 from outbox import redrive
-from outbox.redriving import preview_redrive
+from outbox.redrives.redriving import preview_redrive
 from outbox.servers.instance import Instance, tail
-from outbox.urls import sqlalchemy_engine
+from outbox.settings.urls import sqlalchemy_engine
 from support.database import Database
 
 LEASE_S = 2.0

@@ -10,7 +10,7 @@ import pytest
 from crash.cells import CELLS, QUICK, Cell
 from crash.matrix import close
 from crash.running import Ground, Outcome, run_cell
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 _QUICK_CELLS = [cell for cell in CELLS if cell.quick]
 

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 from crash.processes import TESTS, Armed
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 _PROGRAM = """
 import threading
 from crash import workload
-from outbox.barriers import Barrier, hit
+from outbox.processes.barriers import Barrier, hit
 striking = threading.Thread(target=hit, args=(Barrier.EFFECT_AFTER_LEAVE,))
 with workload._air:
     striking.start()

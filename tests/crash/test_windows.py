@@ -13,7 +13,7 @@ import outbox_consumer
 import outbox_relay
 from crash.cells import CELLS
 from crash.windows import BESIDE, MOMENTS, WRITES
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 _WRITES = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM|MERGE INTO) \{schema\}\.|\{schema\}\.(?!clock\()\w+\(")
 _COMMENT = re.compile(r"--.*")

@@ -13,7 +13,7 @@ import outbox
 from crash.processes import TESTS, Armed, Process
 from crash.stage import Stage
 from crash.workload import Applied
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 _STATEMENT = "complete_one.sql"
 _TOKEN = " AND o.lease_token = CAST(:token AS uuid)"

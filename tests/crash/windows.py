@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 
 __all__ = ["BESIDE", "MOMENTS", "WRITES"]
 

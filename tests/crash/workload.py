@@ -19,8 +19,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from crash.provider import Provider
-from outbox import JobRef, barriers, enqueue_many, fan_in
-from outbox.barriers import Barrier, hit
+from outbox import JobRef, enqueue_many, fan_in
+from outbox.processes import barriers
+from outbox.processes.barriers import Barrier, hit
 from outbox_consumer import NOT_DONE, AsyncHandler, EffectResult, Handler, Job, RetryPolicy
 from outbox_schemas import Payload
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from crash.workload import submit
-from outbox.backoff import Backoff
-from outbox.barriers import Barrier, hit
+from outbox.processes.backoff import Backoff
+from outbox.processes.barriers import Barrier, hit
 from outbox.settings import load
 
 TRIES = 5

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outbox.reasons import NO_HANDLER
-from outbox.trouble import AGAIN, Fault
+from outbox.database.trouble import AGAIN, Fault
+from outbox.explaining.reasons import NO_HANDLER
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from outbox.retention import rules_of
+from outbox.retention.erasing import rules_of
 from outbox.settings import load
 from outbox_consumer.registry import Registry
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from outbox import enqueue
-from outbox.presence import list_processes
+from outbox.leases.presence import list_processes
 from outbox.settings import load
 from outbox_consumer import run_consumer
 from outbox_consumer.registry import load_handlers

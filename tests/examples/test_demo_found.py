@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from outbox.errors import SettingsError
 from outbox.servers import NoBroker, Postgres
-from outbox.urls import database_conninfo
+from outbox.settings.urls import database_conninfo
 from statements.database import open_engine
 from statements.demo.found import check_found, usable
 

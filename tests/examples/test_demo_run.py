@@ -15,7 +15,7 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker
 
 from outbox.amqp.parameters import connection_parameters
-from outbox.urls import amqp_parameters
+from outbox.settings.urls import amqp_parameters
 from outbox_schemas.topology import broker_queue
 from statements.payloads import RenderStatement
 

@@ -14,7 +14,7 @@ from crash.processes import Process
 from fairness.verdicts import Verdict, most_at_once
 from fairness.work import LEASE_S, Few, Keyed, Lonely
 from fairness.world import Ground, World, world
-from outbox.limits import set_queue
+from outbox.limits.setting import set_queue
 
 __all__ = ["limits_under_kills"]
 

@@ -10,7 +10,7 @@ from crash.processes import Process
 from fairness.verdicts import Verdict, fullest_window
 from fairness.work import Paced
 from fairness.world import Ground, world
-from outbox.limits import set_queue
+from outbox.limits.setting import set_queue
 
 __all__ = ["rate_in_budget"]
 

@@ -10,7 +10,7 @@ from fairness.verdicts import Verdict, quantile, worst_share
 from fairness.waits import trickle, waits_of_started
 from fairness.work import SLEEP_S, Export, Mail, Shared
 from fairness.world import Ground, World, world
-from outbox.limits import set_tenant
+from outbox.limits.setting import set_tenant
 
 __all__ = ["lent_shares", "mail_beside_exports", "shares_by_weight"]
 

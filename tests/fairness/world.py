@@ -20,7 +20,7 @@ from outbox import enqueue_many
 from outbox.migrations import upgrade_database
 from outbox.servers import Postgres, RabbitMQ, postgres, rabbitmq
 from outbox.servers.instance import Instance, tail
-from outbox.urls import sqlalchemy_engine
+from outbox.settings.urls import sqlalchemy_engine
 from support.database import Database
 
 START_S = 60.0

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from outbox.database.link import Link
 from outbox.doctor import Limits, Report, examine
-from outbox.link import Link
 from support.database import Database
 from support.doctoring import Planter, planted
 from support.invariants import check_invariants

@@ -12,11 +12,11 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from outbox.ending import complete
-from outbox.keeping import recover_leases
-from outbox.leasing import Ability, Lease, Worker
-from outbox.link import Link
-from outbox.relaying import release
+from outbox.database.link import Link
+from outbox.keeping.time import recover_leases
+from outbox.leases.ending import complete
+from outbox.leases.leasing import Ability, Lease, Worker
+from outbox.releasing.relaying import release
 from support.crowd import Crowd
 from support.database import Database
 from support.jobs import history, release_all, submit, take

@@ -7,8 +7,8 @@ from itertools import product
 import psycopg
 import pytest
 
-from outbox.ending import complete, retry
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.leases.ending import complete, retry
 from outbox_schemas import TRANSITIONS, JobState
 from support.database import Database
 from support.jobs import BROKEN, running, submit

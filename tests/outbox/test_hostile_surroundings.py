@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import enqueue_many
-from outbox.keeping import recover_leases
-from outbox.link import Link
-from outbox.reading import show_job
-from outbox.urls import sqlalchemy_engine
+from outbox.database.link import Link
+from outbox.keeping.time import recover_leases
+from outbox.reading.jobs import show_job
+from outbox.settings.urls import sqlalchemy_engine
 from support.database import Database
 from support.jobs import notes, running, submit
 from support.waiting import until

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from outbox import masking
 from outbox.logs import MAX_KEYS, JsonFormatter, RateLimited, TextFormatter, configure
 from outbox.settings import load
+from outbox.texts import masking
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from outbox import cancel, enqueue, explain, get_job
 from outbox.cli import root
+from outbox.database.link import Link
 from outbox.doctor import Limits, examine, mend
-from outbox.ending import complete
-from outbox.link import Link
+from outbox.leases.ending import complete
 from outbox.migrations import SchemaTooNew
-from outbox.retention import purge, rules_of
-from outbox.retention_settings import RetentionSettings
+from outbox.retention.erasing import purge, rules_of
+from outbox.settings.retention import RetentionSettings
 from outbox_schemas import Reason
 from support.database import Database
 from support.jobs import Note, release_all, running, submit, take

@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 
 import outbox
 from outbox import CancelFilter, DeadFilter, NameRefused, OutboxError, Schedule, StopOn
-from outbox.dead_letters import discard
-from outbox.redrive_operations import steer_redrive
-from outbox.writer import SubmitOptions
+from outbox.operating.dead_letters import discard
+from outbox.redrives.operations import steer_redrive
+from outbox.submitting.writer import SubmitOptions
 from support.database import Database
 from support.jobs import Note
 

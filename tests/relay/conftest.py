@@ -18,7 +18,7 @@ import pytest
 
 from outbox import enqueue_many
 from outbox.settings import Settings, load
-from outbox.urls import amqp_parameters
+from outbox.settings.urls import amqp_parameters
 from outbox_relay import run
 from outbox_schemas import Payload
 from outbox_schemas.hint import decode_hint

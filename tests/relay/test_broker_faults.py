@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outbox.settings import load
-from outbox.urls import amqp_parameters
+from outbox.settings.urls import amqp_parameters
 from outbox_relay.broker import BrokerState, Publisher
 from outbox_relay.broker import session as session_module
 from outbox_relay.messages import Outcome

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from outbox.queue_figures import list_figures
+from outbox.reading.queue_figures import list_figures
 from outbox.settings import Settings
 from support.database import Database
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from outbox.relaying import ReleasedHint
+from outbox.releasing.relaying import ReleasedHint
 from outbox_relay.broker.in_flight import InFlight
 from outbox_relay.messages import Message, Outcome
 

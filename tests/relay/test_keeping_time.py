@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from outbox import Payload, cancel, fan_in
-from outbox.join_keeping import JoinWatch
-from outbox.leasing import Ability, Worker, claim
-from outbox.presence import Role, list_processes
-from outbox.relaying import ReleasedHint, release
+from outbox.joins.keeping import JoinWatch
+from outbox.leases.leasing import Ability, Worker, claim
+from outbox.leases.presence import Role, list_processes
+from outbox.releasing.relaying import ReleasedHint, release
 from outbox_relay import keeper as keeper_module
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper, hint_step, time_steps

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox.floors import MOST_QUEUES
-from outbox.relaying import DueQueue
+from outbox.database.floors import MOST_QUEUES
+from outbox.releasing.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.lengths import FLOOR, HORIZON_S, Length, Lengths
 from outbox_relay.pacing import Taking, refill_at

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from outbox.limited_release import LimitedRelease
-from outbox.relaying import ReleasedHint
+from outbox.releasing.limited import LimitedRelease
+from outbox.releasing.relaying import ReleasedHint
 from outbox_relay.limit_looks import LimitLooks
 
 HINT = ReleasedHint(b"", 1, 0)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from outbox import set_queue
-from outbox.ending import complete
-from outbox.leasing import Ability, Worker, claim
-from outbox.limited_release import LimitedRelease
-from outbox.relaying import DueQueue
+from outbox.leases.ending import complete
+from outbox.leases.leasing import Ability, Worker, claim
+from outbox.releasing.limited import LimitedRelease
+from outbox.releasing.relaying import DueQueue
 from outbox.settings import Settings
 from outbox_relay.limited import LimitedQueues
 from support.database import Database

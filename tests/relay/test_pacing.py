@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox.relaying import ReleasedHint
+from outbox.releasing.relaying import ReleasedHint
 from outbox_relay.messages import Message, Outcome, Settled, pack, per_message
 from outbox_relay.pacing import (
     ASLEEP_S,

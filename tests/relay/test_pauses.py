@@ -53,7 +53,7 @@ def test_a_turn_that_its_time_has_ended_is_followed_at_once(
     database: Database, submit: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step tells the keeper that there is more to do, and no more than there is."""
-    monkeypatch.setattr("outbox.pause_keeping._TURN_S", 0.0)
+    monkeypatch.setattr("outbox.keeping.pauses._TURN_S", 0.0)
     submit(2)
     link, owed = database.link(), threading.Event()
     step = pause_step(Counters(), owed.set)

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from outbox.leasing import Ability, Worker, claim
-from outbox.retention import Stretch, rules_of
-from outbox.retention_settings import RetentionSettings
+from outbox.leases.leasing import Ability, Worker, claim
+from outbox.retention.erasing import Stretch, rules_of
 from outbox.settings import load
+from outbox.settings.retention import RetentionSettings
 from outbox_relay import purging
 from outbox_relay.counters import Counters
 from outbox_relay.purging import LONGEST_TURN_S, LOOK_EVERY_S, longest_turn_s, purge_step

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from outbox.barriers import Barrier
-from outbox.leasing import Ability, Worker, claim
-from outbox.relaying import release
+from outbox.leases.leasing import Ability, Worker, claim
+from outbox.processes.barriers import Barrier
+from outbox.releasing.relaying import release
 from outbox.servers import rabbitmq
 from outbox_relay import process as process_module
 from outbox_relay import run

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from outbox import Schedule, sync_schedules
-from outbox.barriers import Barrier
+from outbox.processes.barriers import Barrier
 from outbox_relay.counters import Counters
 from outbox_relay.schedules import schedule_steps
 from support.database import Database

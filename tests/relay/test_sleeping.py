@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from outbox.relaying import Looker, ReleasedHint
-from outbox.waking import Wakeups
+from outbox.database.waking import Wakeups
+from outbox.releasing.relaying import Looker, ReleasedHint
 from outbox_relay.bell import Bell
 from outbox_relay.counters import Counters
 from outbox_relay.lengths import FLOOR
@@ -90,7 +90,7 @@ class Sleeper:
 @pytest.fixture
 def sleeper(database, settings, monkeypatch):
     """Yield a loop, whose looks count as cheap however slow the machine is just now."""
-    monkeypatch.setattr("outbox.floors.CHEAP_S", 3600.0)
+    monkeypatch.setattr("outbox.database.floors.CHEAP_S", 3600.0)
     sleeper = Sleeper(database, settings.relay)
     yield sleeper
     sleeper.close()
@@ -188,7 +188,7 @@ def test_a_woken_loop_releases_first_where_there_was_work(submit, sleeper, event
     sleeper.loop._woken = True  # as `run` notes it
     submit(2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outbox.relaying.Looker.look", _no_look)
+        patch.setattr("outbox.releasing.relaying.Looker.look", _no_look)
         with pytest.raises(ZeroDivisionError):
             sleeper.loop.step()
     assert sleeper.sink.sent == [1, 2]
@@ -237,7 +237,7 @@ def test_who_comes_to_a_full_queue_that_several_share_does_not_wait_for_room(
     assert (released(database), sleeper.sink.ahead) == (FLOOR, 0)
     submit(2, tenant="new")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outbox.relaying.Looker.look", _no_look)
+        patch.setattr("outbox.releasing.relaying.Looker.look", _no_look)
         eventually(lambda: sleeper.loop.step() <= SHARED_S and sleeper.sink.ahead == 2)
         now[0] = sleeper.loop._shared_until  # the pause is over
         with pytest.raises(ZeroDivisionError):

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from outbox.ending import complete
-from outbox.link import Link
-from outbox.retention_settings import RetentionSettings
+from outbox.database.link import Link
+from outbox.leases.ending import complete
 from outbox.settings import RelaySettings
+from outbox.settings.retention import RetentionSettings
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Keeper
 from outbox_relay.purging import purge_steps

@@ -7,10 +7,10 @@ import sys
 import time
 from contextlib import ExitStack
 
-from outbox.key_keeping import KeyKeeper
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.keeping.keys import KeyKeeper
 from outbox.migrations import upgrade_database
-from outbox.relaying import Looker, due_queues, release
+from outbox.releasing.relaying import Looker, due_queues, release
 from outbox.servers import Postgres, postgres
 from support.database import Database
 

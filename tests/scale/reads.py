@@ -12,16 +12,16 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox import explain
-from outbox.dead_letters import DeadFilter, count_dead_letters, list_dead_letters, read_dead_letter
+from outbox.database.link import Link
+from outbox.database.statements import statements_for
 from outbox.doctor import Limits, examine
-from outbox.explaining import explain_job
-from outbox.link import Link
+from outbox.explaining.explaining import explain_job
 from outbox.migrations import upgrade_database
-from outbox.reading import show_job
-from outbox.searching import search_jobs
+from outbox.operating.dead_letters import DeadFilter, count_dead_letters, list_dead_letters, read_dead_letter
+from outbox.reading.jobs import show_job
+from outbox.reading.searching import search_jobs
 from outbox.servers import postgres
-from outbox.statements import statements_for
-from outbox.urls import sqlalchemy_engine
+from outbox.settings.urls import sqlalchemy_engine
 from outbox_schemas import JobState
 from scale.claims import measure_claims
 from scale.filling import fill

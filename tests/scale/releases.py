@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from outbox.limited_release import release_limited
-from outbox.link import Link
+from outbox.database.link import Link
 from outbox.migrations import upgrade_database
-from outbox.relaying import release
-from outbox.rounds import Rounds
+from outbox.releasing.limited import release_limited
+from outbox.releasing.relaying import release
+from outbox.releasing.rounds import Rounds
+from outbox.releasing.sharing import Sharer
 from outbox.servers import Postgres, postgres
-from outbox.sharing import Sharer
 from support.database import Database
 
 FEW, MANY = 10_000, 1_000_000

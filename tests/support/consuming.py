@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from pika.adapters.blocking_connection import BlockingChannel
 
 from outbox import enqueue_many
-from outbox.keeping import recover_leases
-from outbox.relaying import release
+from outbox.keeping.time import recover_leases
+from outbox.releasing.relaying import release
 from outbox.settings import Settings, load
-from outbox.urls import amqp_parameters
+from outbox.settings.urls import amqp_parameters
 from outbox_consumer import AsyncHandler, Handler, Job, RetryPolicy
 from outbox_consumer.book import Entry
 from outbox_consumer.broker.stream import HintStream

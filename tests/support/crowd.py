@@ -13,11 +13,11 @@ from uuid import UUID
 import psycopg
 
 from outbox import cancel
-from outbox.ending import complete, fail, hand_back, retry
-from outbox.keeping import expire_deadlines, recover_leases
-from outbox.leasing import Ability, Lease, heartbeat
-from outbox.link import Link
-from outbox.relaying import recover_hints, release, unrelease
+from outbox.database.link import Link
+from outbox.keeping.time import expire_deadlines, recover_leases
+from outbox.leases.ending import complete, fail, hand_back, retry
+from outbox.leases.leasing import Ability, Lease, heartbeat
+from outbox.releasing.relaying import recover_hints, release, unrelease
 from support.database import Database
 from support.invariants import check_invariants
 from support.jobs import BROKEN, take

@@ -12,11 +12,11 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
-from outbox.identifiers import schema_identifier
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.database.statements import Statements
 from outbox.servers import databases
-from outbox.statements import Statements
-from outbox.urls import sqlalchemy_engine
+from outbox.settings.identifiers import schema_identifier
+from outbox.settings.urls import sqlalchemy_engine
 from support.clock import DatabaseClock
 from support.servers import SCHEMA, Template
 

@@ -7,13 +7,13 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from outbox import cancel, redrive
+from outbox.database.link import Link
 from outbox.doctor import Report
-from outbox.ending import complete, fail, hand_back, retry
-from outbox.identity import worker_identity
-from outbox.keeping import recover_leases
-from outbox.link import Link
-from outbox.presence import Presence, Role
-from outbox.submission import HELD
+from outbox.keeping.time import recover_leases
+from outbox.leases.ending import complete, fail, hand_back, retry
+from outbox.leases.identity import worker_identity
+from outbox.leases.presence import Presence, Role
+from outbox.submitting.submission import HELD
 from support.database import Database
 from support.jobs import ABILITIES, BROKEN, release_all, running, submit
 

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from outbox.effects import EffectBook, Remote, Written
-from outbox.ending import complete, unsettled
-from outbox.leasing import Lease
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.leases.effects import EffectBook, Remote, Written
+from outbox.leases.ending import complete, unsettled
+from outbox.leases.leasing import Lease
 from outbox_schemas import EffectState
 from support.database import Database
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from outbox.link import Link
+from outbox.database.link import Link
 from support.database import Database
 from support.waiting import until
 

@@ -10,11 +10,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox import enqueue_many
-from outbox.ending import Failure, fail
-from outbox.leasing import Ability, Claimed, Worker, claim
-from outbox.link import Link
-from outbox.reading import show_job
-from outbox.relaying import ReleasedHint, release
+from outbox.database.link import Link
+from outbox.leases.ending import Failure, fail
+from outbox.leases.leasing import Ability, Claimed, Worker, claim
+from outbox.reading.jobs import show_job
+from outbox.releasing.relaying import ReleasedHint, release
 from outbox_schemas import JobView, Payload
 from support.database import Database
 

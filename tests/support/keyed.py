@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 from uuid import UUID
 
-from outbox.leasing import Ability, Claimed, claim
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.leases.leasing import Ability, Claimed, claim
 from support.database import Database
 from support.jobs import LEASE_S, MAX_ATTEMPTS, WORKER, Note
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox import set_queue, set_tenant
-from outbox.limited_release import LimitedRelease, release_limited
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.releasing.limited import LimitedRelease, release_limited
 from support.database import Database
 
 WHO = {"by": "ada", "reason": "the partner asked for it"}

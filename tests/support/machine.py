@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from outbox import LogicalKeyConflict, RedriveRefused, cancel, enqueue, pause, redrive, resume
-from outbox.ending import Failure, complete, fail, hand_back, outcomes, retry
-from outbox.keeping import expire_deadlines, recover_leases
-from outbox.leasing import Lease, heartbeat
-from outbox.pause_keeping import ASIDE, PauseKeeper
-from outbox.relaying import ReleasedHint, recover_hints, release, unrelease
+from outbox.keeping.pauses import ASIDE, PauseKeeper
+from outbox.keeping.time import expire_deadlines, recover_leases
+from outbox.leases.ending import Failure, complete, fail, hand_back, outcomes, retry
+from outbox.leases.leasing import Lease, heartbeat
+from outbox.releasing.relaying import ReleasedHint, recover_hints, release, unrelease
 from outbox_schemas import TRANSITIONS, Event, JobState
 from support.database import Database
 from support.edits import Edit

@@ -8,9 +8,9 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox import DeadFilter, preview_redrive, redrive
-from outbox.ending import Failure, complete, fail
-from outbox.link import Link
-from outbox.redrive_turns import Turn, advance_redrive
+from outbox.database.link import Link
+from outbox.leases.ending import Failure, complete, fail
+from outbox.redrives.turns import Turn, advance_redrive
 from support.database import Database
 from support.jobs import release_all, running, take
 

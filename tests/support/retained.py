@@ -8,10 +8,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox import cancel
-from outbox.ending import complete, fail
-from outbox.link import Link
-from outbox.retention import Rule, rules_of
-from outbox.retention_settings import RetentionSettings
+from outbox.database.link import Link
+from outbox.leases.ending import complete, fail
+from outbox.retention.erasing import Rule, rules_of
+from outbox.settings.retention import RetentionSettings
 from support.database import Database
 from support.jobs import BROKEN, running, submit
 

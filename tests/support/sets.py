@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from outbox import (
     fan_in,
 )
-from outbox.join_keeping import JoinWatch
-from outbox.leasing import Claimed
-from outbox.link import Link
+from outbox.database.link import Link
+from outbox.joins.keeping import JoinWatch
+from outbox.leases.leasing import Claimed
 from support.database import Database
 from support.jobs import OtherNote, release_all
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from outbox.layers import outside_names
 from outbox.settings import Settings
+from outbox.settings.layers import outside_names
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 HEAD = """# All settings

@@ -15,7 +15,7 @@ from pika.exceptions import AMQPError
 
 from outbox.amqp.connector import Connector
 from outbox.logs import RateLimited
-from outbox.urls import AmqpAddress
+from outbox.settings.urls import AmqpAddress
 from outbox_consumer.broker.stream import HintStream
 from outbox_consumer.counters import Counters
 from outbox_consumer.hints import Inbox

@@ -13,8 +13,8 @@ from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
 from outbox.amqp.connector import Connector
-from outbox.backoff import Backoff
 from outbox.logs import RateLimited
+from outbox.processes.backoff import Backoff
 from outbox_consumer.broker.subscription import Subscription
 from outbox_consumer.counters import Counters
 from outbox_consumer.hints import Hint, Inbox

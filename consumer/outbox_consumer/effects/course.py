@@ -13,8 +13,8 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from outbox.barriers import Barrier, hit
-from outbox.effects import EffectBook, Found, Remote, SettledBy, Written
+from outbox.leases.effects import EffectBook, Found, Remote, SettledBy, Written
+from outbox.processes.barriers import Barrier, hit
 from outbox.sealing.vault import Vault
 from outbox_consumer.effects.deciding import Step, step_for
 from outbox_consumer.effects.declared import Declared

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal
 from uuid import UUID
 
-from outbox.effects import Found
+from outbox.leases.effects import Found
 from outbox_schemas import EffectState
 
 __all__ = ["POLICIES", "OnUncertain", "Step", "step_for"]

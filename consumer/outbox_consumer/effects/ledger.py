@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from outbox.backoff import Backoff
-from outbox.link import is_transient
+from outbox.database.link import is_transient
+from outbox.database.trouble import reason_of
 from outbox.logs import RateLimited
-from outbox.trouble import reason_of
+from outbox.processes.backoff import Backoff
 from outbox_consumer.guarded import returned_clean
 
 __all__ = ["persist"]

@@ -15,11 +15,11 @@ from uuid import UUID
 import sqlalchemy as sa
 from psycopg.errors import LockNotAvailable
 
-from outbox.effects import EffectBook
-from outbox.hiding import Hidden, hiding
-from outbox.leasing import Lease
+from outbox.database.statements import Statements
+from outbox.leases.effects import EffectBook
+from outbox.leases.leasing import Lease
 from outbox.sealing.vault import Vault
-from outbox.statements import Statements
+from outbox.texts.hiding import Hidden, hiding
 from outbox_consumer.blocking import KnowsItsLoop
 from outbox_consumer.effects.course import Course, Owner
 from outbox_consumer.effects.deciding import OnUncertain

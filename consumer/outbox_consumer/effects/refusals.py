@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from outbox.effects import Found
+from outbox.leases.effects import Found
 from outbox_consumer.effects.deciding import Step
 from outbox_consumer.effects.errors import (
     EffectArgumentsChanged,

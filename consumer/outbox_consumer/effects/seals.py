@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from outbox.effects import Remote
-from outbox.ending import Failure
+from outbox.leases.effects import Remote
+from outbox.leases.ending import Failure
 from outbox.sealing.vault import Vault
 
 __all__ = ["Seals"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from outbox.effects import MAX_REMOTE_ID_CHARACTERS, MAX_RESULT_BYTES, Remote
-from outbox.masking import masked_line
+from outbox.leases.effects import MAX_REMOTE_ID_CHARACTERS, MAX_RESULT_BYTES, Remote
+from outbox.texts.masking import masked_line
 from outbox_schemas import PayloadError
 from outbox_schemas.documents import document_text
 

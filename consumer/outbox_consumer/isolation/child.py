@@ -26,10 +26,10 @@ from typing import Any, NoReturn
 
 import sqlalchemy as sa
 
-from outbox import masking
-from outbox.hiding import hiding
+from outbox.database.statements import Statements, statements_for
 from outbox.sealing.using import use_file
-from outbox.statements import Statements, statements_for
+from outbox.texts import masking
+from outbox.texts.hiding import hiding
 from outbox_consumer.attempt import handle_here
 from outbox_consumer.book import Entry
 from outbox_consumer.classifying import loss_in, meaning_of

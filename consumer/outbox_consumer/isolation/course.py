@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from outbox.ending import Failure
+from outbox.leases.ending import Failure
 from outbox_consumer.book import Entry
 from outbox_consumer.errors import TerminalError
 from outbox_consumer.failures import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, Reported, storable

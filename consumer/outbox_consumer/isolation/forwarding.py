@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from outbox.masking import mask, masked_line, traceback_text
+from outbox.texts.masking import mask, masked_line, traceback_text
 from outbox_consumer.isolation.frames import Kind, json_frame
 
 __all__ = ["Forwarder", "forward_to", "take"]

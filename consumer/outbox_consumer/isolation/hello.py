@@ -6,9 +6,9 @@ import logging
 import pickle
 from dataclasses import dataclass
 
-from outbox import masking
-from outbox.leasing import Claimed
+from outbox.leases.leasing import Claimed
 from outbox.settings import Settings
+from outbox.texts import masking
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.isolation.terms import Terms
 from outbox_schemas import HandlerError

@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 
-from outbox.ending import Failure
+from outbox.leases.ending import Failure
 from outbox_consumer.failures import Reported
 from outbox_consumer.isolation.causes import failed_start, failure_of_exit
 from outbox_consumer.isolation.frames import Kind, frame

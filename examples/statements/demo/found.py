@@ -13,7 +13,7 @@ from outbox.amqp.parameters import connection_parameters
 from outbox.servers import NoBroker, Postgres
 from outbox.servers.start import BROKER_VARIABLE, DATABASE_VARIABLE
 from outbox.settings import load
-from outbox.urls import AmqpAddress, database_conninfo
+from outbox.settings.urls import AmqpAddress, database_conninfo
 
 
 def check_found(environ: Mapping[str, str] = os.environ) -> None:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from outbox.masking import mask, printable
+from outbox.texts.masking import mask, printable
 from statements.demo.observe import Snapshot
 from statements.demo.verdict import Verdict
 

@@ -4,7 +4,7 @@ import pika
 from pika.exceptions import AMQPError
 
 from outbox.amqp.parameters import connection_parameters
-from outbox.urls import amqp_parameters
+from outbox.settings.urls import amqp_parameters
 
 
 def delete_queue(amqp_url: str, name: str) -> bool:

@@ -12,9 +12,9 @@ from pika.exceptions import AMQPError, StreamLostError
 
 from outbox.amqp.failures import describe, is_refusal
 from outbox.amqp.parameters import connection_parameters
-from outbox.backoff import Backoff
 from outbox.logs import RateLimited
-from outbox.urls import AmqpAddress
+from outbox.processes.backoff import Backoff
+from outbox.settings.urls import AmqpAddress
 
 __all__ = ["Connector"]
 

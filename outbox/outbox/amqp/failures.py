@@ -9,7 +9,7 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 
-from outbox.masking import masked_line, named
+from outbox.texts.masking import masked_line, named
 
 __all__ = ["cause_of", "describe", "is_refusal"]
 

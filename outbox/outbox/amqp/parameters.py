@@ -6,7 +6,7 @@ import ssl
 
 import pika
 
-from outbox.urls import AmqpAddress
+from outbox.settings.urls import AmqpAddress
 
 __all__ = ["connection_parameters"]
 

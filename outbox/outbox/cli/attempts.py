@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from outbox.cli.output import table
-from outbox.masking import masked_line
+from outbox.texts.masking import masked_line
 from outbox_schemas import AttemptView, RefusalView
 
 __all__ = ["attempt_lines", "history_lines", "traceback_lines"]

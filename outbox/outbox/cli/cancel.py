@@ -12,15 +12,15 @@ import click
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from outbox.bulk_cancelling import CancelFilter, CancelPreview, cancel_many, preview_cancel
-from outbox.cancelling import cancel
 from outbox.cli.amounts import Whole
 from outbox.cli.failures import FAILED
 from outbox.cli.output import STATEMENT_TIMEOUT_S, instant, json_option, pass_settings, show
-from outbox.masking import printable
+from outbox.database.statements import statements_for
+from outbox.operating.bulk_cancelling import CancelFilter, CancelPreview, cancel_many, preview_cancel
+from outbox.operating.cancelling import cancel
 from outbox.settings import Settings
-from outbox.statements import statements_for
-from outbox.wording import counted
+from outbox.texts.masking import printable
+from outbox.texts.wording import counted
 from outbox_schemas import CancelResult, JobState
 
 __all__ = ["cancel_command"]

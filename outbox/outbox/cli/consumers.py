@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from outbox.cli.output import connect, json_option, pass_settings, show, table
-from outbox.presence import ProcessView, Role, list_processes
+from outbox.leases.presence import ProcessView, Role, list_processes
 from outbox.settings import Settings
 
 __all__ = ["consumers"]

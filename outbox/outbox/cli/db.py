@@ -10,10 +10,10 @@ from outbox.cli.amounts import Amount
 from outbox.cli.failures import FAILED
 from outbox.cli.groups import Group
 from outbox.cli.output import is_json, json_option, load_settings, show
-from outbox.masking import printable
 from outbox.migrations import MigrationError, SchemaCheck, Upgrade, check_schema, head, sql_script, upgrade_database
 from outbox.migrations.revisions import pending
 from outbox.migrations.upgrading import ENGINE_OPTIONS
+from outbox.texts.masking import printable
 
 LINE_LIMIT = 500
 APPLICATION = "outbox-db"

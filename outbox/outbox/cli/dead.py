@@ -15,7 +15,7 @@ from outbox.cli.dead_options import by_option, changing, filter_options, module_
 from outbox.cli.failures import FAILED
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, json_option, pass_settings, show, table
-from outbox.dead_letters import (
+from outbox.operating.dead_letters import (
     GROUPS,
     DeadFilter,
     DeadGroup,
@@ -25,10 +25,10 @@ from outbox.dead_letters import (
     discard,
     list_dead_letters,
 )
-from outbox.payload_types import load_payload_types
-from outbox.reading import database_time
+from outbox.reading.jobs import database_time
+from outbox.reading.payload_types import load_payload_types
 from outbox.settings import Settings
-from outbox.spans import span
+from outbox.texts.spans import span
 
 __all__ = ["dead"]
 

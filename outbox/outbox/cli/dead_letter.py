@@ -10,15 +10,15 @@ from uuid import UUID
 from outbox.cli.attempts import attempt_lines, traceback_lines
 from outbox.cli.jobs import error_line
 from outbox.cli.output import instant, table
-from outbox.dead_letters import read_dead_letter
+from outbox.database.link import Link
 from outbox.errors import NotDead
-from outbox.link import Link
-from outbox.masking import masked_line, printable
-from outbox.payload_types import PayloadTypes, links_of
-from outbox.reading import database_time, known_job
-from outbox.resolving import job_effects
-from outbox.showing import shown_payload
-from outbox.spans import span
+from outbox.operating.dead_letters import read_dead_letter
+from outbox.operating.resolving import job_effects
+from outbox.reading.jobs import database_time, known_job
+from outbox.reading.payload_types import PayloadTypes, links_of
+from outbox.reading.showing import shown_payload
+from outbox.texts.masking import masked_line, printable
+from outbox.texts.spans import span
 from outbox_schemas import JobView
 
 __all__ = ["dead_letter_data", "dead_letter_lines"]

@@ -11,10 +11,10 @@ from outbox.cli.amounts import Whole
 from outbox.cli.dead import dead
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
-from outbox.masking import masked_line, printable
-from outbox.redrive_operations import list_items, list_redrives, read_redrive, steer_redrive
-from outbox.redrive_views import REFUSALS, RedriveItem, RedriveOperation
+from outbox.redrives.operations import list_items, list_redrives, read_redrive, steer_redrive
+from outbox.redrives.views import REFUSALS, RedriveItem, RedriveOperation
 from outbox.settings import Settings
+from outbox.texts.masking import masked_line, printable
 
 __all__ = ["operations"]
 

@@ -11,10 +11,10 @@ import click
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from outbox.barriers import Barrier, hit
 from outbox.cli.output import STATEMENT_TIMEOUT_S
+from outbox.database.statements import statements_for
+from outbox.processes.barriers import Barrier, hit
 from outbox.settings import Settings
-from outbox.statements import statements_for
 
 __all__ = ["age", "by_option", "changing", "filter_options", "module_option", "reason_option"]
 

@@ -17,13 +17,13 @@ from outbox.cli.failures import FAILED
 from outbox.cli.instants import given_instant
 from outbox.cli.json_file import json_file_option
 from outbox.cli.output import json_option, pass_settings, show, table
-from outbox.dead_letters import DeadFilter
-from outbox.payload_types import load_payload_types
-from outbox.redrive_views import REFUSALS, Redriven, RedrivePreview, StopOn
-from outbox.redriving import preview_redrive, redrive
+from outbox.operating.dead_letters import DeadFilter
+from outbox.reading.payload_types import load_payload_types
+from outbox.redrives.redriving import preview_redrive, redrive
+from outbox.redrives.views import REFUSALS, Redriven, RedrivePreview, StopOn
 from outbox.sealing.using import use_file
 from outbox.settings import Settings
-from outbox.wording import counted
+from outbox.texts.wording import counted
 
 __all__ = ["preview_command", "redrive_command"]
 

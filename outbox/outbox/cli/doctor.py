@@ -13,8 +13,8 @@ from outbox.cli.failures import FAILED
 from outbox.cli.output import json_option, pass_settings, show
 from outbox.doctor import Disorder, Limits, Mended, Report, examine, mend
 from outbox.doctor.report import SAMPLES
-from outbox.masking import masked_line
 from outbox.settings import Settings
+from outbox.texts.masking import masked_line
 
 __all__ = ["doctor"]
 

@@ -13,13 +13,13 @@ from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.groups import Group
 from outbox.cli.json_file import json_file_option
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
-from outbox.masking import masked_line, printable
-from outbox.reading import known_job
-from outbox.redriving import redrive
-from outbox.resolving import EffectNote, job_effects, list_notes, list_open_effects, resolve_effect
+from outbox.operating.resolving import EffectNote, job_effects, list_notes, list_open_effects, resolve_effect
+from outbox.reading.jobs import known_job
+from outbox.redrives.redriving import redrive
 from outbox.sealing.using import use_file
 from outbox.settings import Settings
-from outbox.wording import counted
+from outbox.texts.masking import masked_line, printable
+from outbox.texts.wording import counted
 from outbox_schemas import EffectState, EffectView, JobState
 
 __all__ = ["effects"]

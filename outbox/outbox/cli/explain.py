@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outbox.cli.output import instant
-from outbox.masking import printable
+from outbox.texts.masking import printable
 from outbox_schemas import Explanation, Finding
 
 __all__ = ["explanation_lines", "member_lines"]

@@ -8,7 +8,7 @@ import sys
 import click
 
 from outbox.errors import BrokerError, HandlerError, InvalidSubmission, OutboxError, SettingsError
-from outbox.masking import masked_line, traceback_text
+from outbox.texts.masking import masked_line, traceback_text
 
 __all__ = [
     "FAILED",

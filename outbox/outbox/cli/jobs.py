@@ -15,13 +15,13 @@ from outbox.cli.explain import explanation_lines, member_lines
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
-from outbox.explaining import explain_job
-from outbox.masking import masked_line, printable
-from outbox.payload_types import load_payload_types
-from outbox.reading import known_job, list_refusals
-from outbox.searching import JobPage, search_jobs
+from outbox.explaining.explaining import explain_job
+from outbox.reading.jobs import known_job, list_refusals
+from outbox.reading.payload_types import load_payload_types
+from outbox.reading.searching import JobPage, search_jobs
+from outbox.reading.showing import read_payload_text, shown_payload
 from outbox.settings import Settings
-from outbox.showing import read_payload_text, shown_payload
+from outbox.texts.masking import masked_line, printable
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView, RefusalView
 
 __all__ = ["error_line", "jobs"]

@@ -8,20 +8,20 @@ from uuid import UUID
 
 import click
 
-from outbox.cancelling import check_actor
 from outbox.cli.amounts import Whole
 from outbox.cli.failures import FAILED
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, json_option, open_link, pass_settings, show, table
+from outbox.database.link import Link
 from outbox.errors import SettingsError
-from outbox.link import Link
-from outbox.masking import printable
-from outbox.opening import OpenedThing, open_job
-from outbox.rotating import Rotation, begin_rotation, count_seals, find_rotation, rotate_batch
+from outbox.reading.opening import OpenedThing, open_job
 from outbox.sealing.ring import KeyProvider
+from outbox.sealing.rotating import Rotation, begin_rotation, count_seals, find_rotation, rotate_batch
 from outbox.sealing.using import current, use_file
 from outbox.settings import Settings
-from outbox.wording import counted
+from outbox.texts.actors import check_actor
+from outbox.texts.masking import printable
+from outbox.texts.wording import counted
 
 __all__ = ["keys"]
 

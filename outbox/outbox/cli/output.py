@@ -25,11 +25,11 @@ from uuid import UUID
 import click
 from pydantic import BaseModel
 
+from outbox.database.link import Link
+from outbox.database.statements import statements_for
 from outbox.errors import SettingsError
-from outbox.link import Link
-from outbox.masking import printable
 from outbox.settings import Settings, load
-from outbox.statements import statements_for
+from outbox.texts.masking import printable
 
 __all__ = [
     "connect",

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from outbox.cancelling import check_actor
 from outbox.cli.output import json_option, open_link, pass_settings, show
-from outbox.link import Link
-from outbox.retention import BEGINNING, Author, Rule, Stretch, preview, rules_of
-from outbox.retention import purge as purge_stretch
-from outbox.retention_settings import OR_NEVER, KindRetention, RetentionSettings, keep_of
+from outbox.database.link import Link
+from outbox.retention.erasing import BEGINNING, Author, Rule, Stretch, preview, rules_of
+from outbox.retention.erasing import purge as purge_stretch
 from outbox.settings import Settings
-from outbox.wording import counted
+from outbox.settings.retention import OR_NEVER, KindRetention, RetentionSettings, keep_of
+from outbox.texts.actors import check_actor
+from outbox.texts.wording import counted
 from outbox_schemas.names import check_name
 
 __all__ = ["purge"]

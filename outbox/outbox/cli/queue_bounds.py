@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import click
 
-from outbox.bounding import BoundPolicy, QueueBound, bound_queue, unbound_queue
 from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import age, by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show, table
-from outbox.masking import masked_line, printable
-from outbox.queue_figures import FRESH_S, QueueFigures
+from outbox.limits.bounding import BoundPolicy, QueueBound, bound_queue, unbound_queue
+from outbox.reading.queue_figures import FRESH_S, QueueFigures
 from outbox.settings import Settings
-from outbox.spans import span
+from outbox.texts.masking import masked_line, printable
+from outbox.texts.spans import span
 
 __all__ = ["bound_command", "bound_lines", "unbound_command"]
 

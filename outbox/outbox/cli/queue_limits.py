@@ -10,10 +10,10 @@ import click
 from outbox.cli.amounts import Amount, Whole
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show, table
-from outbox.limit_terms import KEEP, MOST, SLOWEST, Keep, QueueLimits, TenantLimits
-from outbox.limits import clear_queue, clear_tenant, set_queue, set_tenant
-from outbox.masking import printable
+from outbox.limits.setting import clear_queue, clear_tenant, set_queue, set_tenant
+from outbox.limits.terms import KEEP, MOST, SLOWEST, Keep, QueueLimits, TenantLimits
 from outbox.settings import Settings
+from outbox.texts.masking import printable
 
 __all__ = ["limit_lines", "set_command", "set_tenant_command", "unset_command", "unset_tenant_command"]
 

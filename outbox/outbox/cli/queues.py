@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import click
 
-from outbox.bounding import bounds_of
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
@@ -19,13 +18,14 @@ from outbox.cli.queue_limits import (
     unset_command,
     unset_tenant_command,
 )
-from outbox.limits import limits_of
-from outbox.masking import masked_line, printable
-from outbox.pausing import Pause, PauseScope, pause, pauses_of, resume
-from outbox.queue_figures import FRESH_S, QueueFigures, list_figures
-from outbox.reading import QueueView, list_queues
+from outbox.limits.bounding import bounds_of
+from outbox.limits.setting import limits_of
+from outbox.operating.pausing import Pause, PauseScope, pause, pauses_of, resume
+from outbox.reading.jobs import QueueView, list_queues
+from outbox.reading.queue_figures import FRESH_S, QueueFigures, list_figures
 from outbox.settings import Settings
-from outbox.spans import span
+from outbox.texts.masking import masked_line, printable
+from outbox.texts.spans import span
 
 __all__ = ["queues"]
 

@@ -21,7 +21,7 @@ from outbox.cli.failures import INTERRUPTED, READER_GONE, USAGE, exit_code, repo
 from outbox.cli.groups import Group
 from outbox.cli.output import CONFIG_KEY, json_option, show
 from outbox.cli.streams import OutputLost, let_go_of_stdout, take_streams
-from outbox.masking import install_excepthook, masked_line, printable
+from outbox.texts.masking import install_excepthook, masked_line, printable
 
 __all__ = ["cli", "main", "run"]
 

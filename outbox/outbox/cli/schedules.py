@@ -14,7 +14,7 @@ from outbox.cli.dead_options import changing
 from outbox.cli.groups import Group
 from outbox.cli.output import instant, json_option, pass_settings, show, table
 from outbox.cli.schedules_options import instant_option, rule_options
-from outbox.masking import printable
+from outbox.database.statements import statements_for
 from outbox.schedules.looking import (
     MOST_PREVIEWED,
     get_schedule,
@@ -25,7 +25,7 @@ from outbox.schedules.looking import (
 from outbox.schedules.views import ScheduleView
 from outbox.schedules.zones import wall_text
 from outbox.settings import Settings
-from outbox.statements import statements_for
+from outbox.texts.masking import printable
 from outbox_schemas import ScheduleRefused
 
 __all__ = ["schedules"]

@@ -11,6 +11,7 @@ from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
 from outbox.cli.schedules import schedules
 from outbox.cli.schedules_options import content_given, payload_options, rule_options, term_options
+from outbox.database.statements import statements_for
 from outbox.schedules.contents import Content
 from outbox.schedules.declaring import Declared, declared
 from outbox.schedules.operating import (
@@ -23,7 +24,6 @@ from outbox.schedules.operating import (
     run_schedule_now,
 )
 from outbox.settings import Settings
-from outbox.statements import statements_for
 
 __all__ = ["add_command", "run_command", "set_command"]
 

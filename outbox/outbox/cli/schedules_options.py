@@ -11,8 +11,8 @@ import click
 
 from outbox.cli.amounts import Whole
 from outbox.cli.instants import given_instant
-from outbox.patching import told
-from outbox.payload_types import load_payload_types
+from outbox.reading.payload_types import load_payload_types
+from outbox.redrives.patching import told
 from outbox.schedules.contents import Content, content_of, plain_content
 from outbox_schemas import PayloadError
 

@@ -11,7 +11,7 @@ import click
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
 from outbox.cli.schedules import schedules
-from outbox.payload_types import imported_module
+from outbox.reading.payload_types import imported_module
 from outbox.schedules.declaring import Schedule
 from outbox.schedules.syncing import Synced, sync_schedules
 from outbox.settings import Settings

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from outbox.cli.output import connect, instant, show
 from outbox.errors import JobNotFound
-from outbox.masking import printable
-from outbox.reading import job_tree
+from outbox.reading.jobs import job_tree
 from outbox.settings import Settings
-from outbox.wording import counted
+from outbox.texts.masking import printable
+from outbox.texts.wording import counted
 from outbox_schemas import TreeView
 
 __all__ = ["show_tree", "tree_lines"]

@@ -14,16 +14,16 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from outbox.database.ids import made_at
+from outbox.database.statements import Statements, statements_for
+from outbox.database.trouble import reason_of
 from outbox.doctor.checks import CHECKS, Check, Walk
 from outbox.doctor.report import Disorder, Limits, Report, Sample
-from outbox.identifiers import default_schema
-from outbox.ids import made_at
+from outbox.leases.presence import LIVE_S
 from outbox.migrations import check_schema
-from outbox.presence import LIVE_S
 from outbox.schedules.rules import parse_rule
-from outbox.statements import Statements, statements_for
-from outbox.submission import HELD
-from outbox.trouble import reason_of
+from outbox.settings.identifiers import default_schema
+from outbox.submitting.submission import HELD
 from outbox_schemas import ScheduleRefused
 
 __all__ = ["Examination", "examine"]

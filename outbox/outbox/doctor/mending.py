@@ -7,13 +7,13 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from outbox.cancelling import check_actor
+from outbox.database.statements import statements_for
 from outbox.doctor.examining import Examination
 from outbox.doctor.report import Limits, Report
-from outbox.identifiers import default_schema
 from outbox.migrations.revisions import pending
 from outbox.migrations.runner import current_revision
-from outbox.statements import statements_for
+from outbox.settings.identifiers import default_schema
+from outbox.texts.actors import check_actor
 
 __all__ = ["Mended", "mend"]
 

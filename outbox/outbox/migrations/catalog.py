@@ -2,9 +2,9 @@
 
 from sqlalchemy import Connection, text
 
-from outbox.identifiers import schema_identifier
 from outbox.migrations.revisions import HERE
 from outbox.migrations.runner import at_home
+from outbox.settings.identifiers import schema_identifier
 
 
 def live_schema(connection: Connection, schema: str = "outbox") -> dict[str, str]:

@@ -16,7 +16,7 @@ from outbox.migrations.description import EXPECTED
 from outbox.migrations.revisions import head
 from outbox.migrations.upgrading import upgrade
 from outbox.servers import postgres
-from outbox.urls import sqlalchemy_engine
+from outbox.settings.urls import sqlalchemy_engine
 
 
 def describe(connection: Connection) -> dict[str, str]:

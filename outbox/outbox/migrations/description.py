@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
-from outbox.identifiers import schema_identifier, schema_literal
 from outbox.migrations.revisions import HERE
+from outbox.settings.identifiers import schema_identifier, schema_literal
 
 EXPECTED: Final = HERE / "expected.json"
 _PLACEHOLDER: Final = re.compile(r"\{(schema|schema_literal)\}")

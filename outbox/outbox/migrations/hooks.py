@@ -3,8 +3,8 @@
 from collections.abc import Callable, MutableMapping
 from typing import Literal, TypeAlias
 
-from outbox.identifiers import schema_identifier
 from outbox.migrations.description import table_names
+from outbox.settings.identifiers import schema_identifier
 
 Kind: TypeAlias = Literal[
     "schema", "table", "column", "index", "unique_constraint", "foreign_key_constraint", "check_constraint"

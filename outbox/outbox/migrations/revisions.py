@@ -10,8 +10,8 @@ from typing import Final
 
 from alembic.script import Script, ScriptDirectory
 
-from outbox.identifiers import schema_identifier, schema_literal
 from outbox.migrations.errors import MigrationError, SchemaTooNew
+from outbox.settings.identifiers import schema_identifier, schema_literal
 
 VERSION_TABLE: Final = "outbox_schema_version"
 HERE: Final = Path(__file__).parent

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, func, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
 
-from outbox.identifiers import schema_identifier
 from outbox.migrations.errors import MigrationError
 from outbox.migrations.prebuilt import refuse_unusable, taken_as_they_are
 from outbox.migrations.revisions import (
@@ -25,6 +24,7 @@ from outbox.migrations.revisions import (
     script_directory,
     version_table_sql,
 )
+from outbox.settings.identifiers import schema_identifier
 
 # All that changes how an expression of a definition is read or written: a constant in it is written as the
 # session writes such a value.

@@ -10,12 +10,12 @@ from sqlalchemy import Connection, Engine, NullPool, func, select
 from sqlalchemy.engine.mock import MockConnection
 from sqlalchemy.exc import DBAPIError
 
-from outbox.identifiers import schema_identifier
 from outbox.migrations.errors import MigrationBusy, MigrationError
 from outbox.migrations.offline import emit
 from outbox.migrations.revisions import Upgrade, lock_key
 from outbox.migrations.runner import apply_pending, setting, sqlstate
-from outbox.urls import sqlalchemy_engine
+from outbox.settings.identifiers import schema_identifier
+from outbox.settings.urls import sqlalchemy_engine
 
 ENGINE_OPTIONS: Final[dict[str, Any]] = {"poolclass": NullPool, "connect_args": {"prepare_threshold": None}}
 """For engines of our own: nothing stays prepared in a pooler's session for its next user."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from outbox.database.statements import statements_for
+from outbox.database.targets import Target, connection_of, schema_of
 from outbox.schedules.declaring import rule_of
 from outbox.schedules.planning import Missed, Terms, upcoming
 from outbox.schedules.rules import parse_rule
 from outbox.schedules.views import ScheduleView, view_of
-from outbox.statements import statements_for
-from outbox.targets import Target, connection_of, schema_of
 from outbox_schemas import ScheduleNotFound, ScheduleRefused
 from outbox_schemas.names import check_instant, check_name, nature_of
 

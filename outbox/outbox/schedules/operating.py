@@ -9,15 +9,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from outbox.cancelling import check_actor
-from outbox.job_writing import write_one
+from outbox.database.statements import Statements, statements_for
+from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
 from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked
 from outbox.schedules.looking import get_schedule
 from outbox.schedules.turns import submission_of_occurrence
 from outbox.schedules.views import ScheduleView
-from outbox.statements import Statements, statements_for
-from outbox.submission import Options
-from outbox.targets import AsyncTarget, Target, awaitable, schema_of, writable
+from outbox.submitting.job_writing import write_one
+from outbox.submitting.submission import Options
+from outbox.texts.actors import check_actor
 from outbox_schemas import JobRef, ScheduleNotFound, ScheduleRefused, occurrence_key
 from outbox_schemas.names import check_name
 

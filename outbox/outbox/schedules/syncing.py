@@ -9,11 +9,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from outbox.cancelling import check_actor
+from outbox.database.statements import Statements, statements_for
+from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
 from outbox.schedules.declaring import Declared, Schedule, checked
 from outbox.schedules.operating import OPERATOR, Audit, change, held, put, told
-from outbox.statements import Statements, statements_for
-from outbox.targets import AsyncTarget, Target, awaitable, schema_of, writable
+from outbox.texts.actors import check_actor
 from outbox_schemas import ScheduleNotFound, ScheduleRefused
 from outbox_schemas.names import check_flag, check_name
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from outbox.backoff import ceiling
-from outbox.fullness import UNBOUNDED
-from outbox.ids import new_id
-from outbox.link import Link
-from outbox.masking import masked_line
+from outbox.database.ids import new_id
+from outbox.database.link import Link
+from outbox.database.trouble import Fault, fault_of, reason_of
+from outbox.processes.backoff import ceiling
 from outbox.schedules.contents import read_digest
 from outbox.schedules.planning import Missed, Terms, delay_s, plan
 from outbox.schedules.rules import parse_rule
-from outbox.submission import Options, Submission, job_text
-from outbox.trouble import Fault, fault_of, reason_of
+from outbox.submitting.fullness import UNBOUNDED
+from outbox.submitting.submission import Options, Submission, job_text
+from outbox.texts.masking import masked_line
 from outbox_schemas import OutboxError, occurrence_key
 from outbox_schemas.names import check_name
 

@@ -25,8 +25,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from outbox import masking
 from outbox.sealing.ring import Key, KeyRing
+from outbox.texts import masking
 from outbox_schemas import NameRefused, SettingsError
 
 __all__ = ["load_keys"]

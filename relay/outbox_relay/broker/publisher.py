@@ -17,11 +17,11 @@ from enum import StrEnum
 from pika.adapters.select_connection import IOLoop
 
 from outbox.amqp.connector import Connector
-from outbox.backoff import Backoff
 from outbox.logs import RateLimited
-from outbox.relaying import ReleasedHint
+from outbox.processes.backoff import Backoff
+from outbox.releasing.relaying import ReleasedHint
 from outbox.settings import Settings
-from outbox.urls import AmqpAddress
+from outbox.settings.urls import AmqpAddress
 from outbox_relay.broker.session import Session, SessionSettings
 from outbox_relay.messages import Message, Settled, pack
 from outbox_relay.window import Window

@@ -17,8 +17,8 @@ from pika.adapters.select_connection import SelectConnection
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from outbox.barriers import Barrier, hit
 from outbox.logs import RateLimited
+from outbox.processes.barriers import Barrier, hit
 from outbox_relay.broker.in_flight import InFlight
 from outbox_relay.broker.outgoing import Envelope, Outgoing
 from outbox_relay.broker.topology import Topology

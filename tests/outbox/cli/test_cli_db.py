@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 
 from outbox.cli.root import run
-from outbox.masking import forget_all
 from outbox.migrations import head
 from outbox.migrations.revisions import pending
 from outbox.servers import databases
+from outbox.texts.masking import forget_all
 
 ALL = [script.revision for script in pending(None)]
 CANARY = "c4nary%40:/?#-é"

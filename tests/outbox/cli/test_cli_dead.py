@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from outbox.cli.attempts import traceback_lines
-from outbox.ending import Failure, fail
-from outbox.leasing import Ability, Worker, claim
-from outbox.relaying import release
-from outbox.writer import enqueue
+from outbox.leases.ending import Failure, fail
+from outbox.leases.leasing import Ability, Worker, claim
+from outbox.releasing.relaying import release
+from outbox.submitting.writer import enqueue
 from outbox_schemas import Payload, Sensitive
 from support.database import Database
 

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
-from outbox.effects import EffectBook, Remote
-from outbox.ending import fail
-from outbox.opening import open_job
+from outbox.leases.effects import EffectBook, Remote
+from outbox.leases.ending import fail
+from outbox.reading.opening import open_job
 from outbox.sealing import current
 from outbox_schemas import EffectState
 from outbox_schemas.effect_keys import provider_key

@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
-from outbox.cancelling import cancel
-from outbox.identity import worker_identity
-from outbox.joining import fan_in
-from outbox.leasing import Ability
-from outbox.presence import Presence, Role
-from outbox.writer import enqueue
+from outbox.joins.joining import fan_in
+from outbox.leases.identity import worker_identity
+from outbox.leases.leasing import Ability
+from outbox.leases.presence import Presence, Role
+from outbox.operating.cancelling import cancel
+from outbox.submitting.writer import enqueue
 from outbox_schemas import Payload
 from support.database import Database
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from outbox.cli import keys, root
-from outbox.link import Link
-from outbox.rotating import SealCounts, count_seals
+from outbox.database.link import Link
 from outbox.sealing import use
+from outbox.sealing.rotating import SealCounts, count_seals
 from outbox_schemas import Payload
 from support.database import Database
 from support.jobs import submit

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from outbox import JobState, enqueue, retention
-from outbox.barriers import Barrier
-from outbox.ending import complete
-from outbox.retention import Rule, Stretch, preview, purge
+from outbox import JobState, enqueue
+from outbox.leases.ending import complete
+from outbox.processes.barriers import Barrier
+from outbox.retention import erasing as retention
+from outbox.retention.erasing import Rule, Stretch, preview, purge
 from support.database import Database
 from support.jobs import Note, release_all, running, take
 

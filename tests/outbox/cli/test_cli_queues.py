@@ -10,9 +10,9 @@ import pytest
 
 from outbox import QueueFull
 from outbox.cli.dead_options import changing
-from outbox.identity import worker_identity
-from outbox.presence import Presence, Role
-from outbox.queue_figures import FRESH_S, FigureKeeper
+from outbox.leases.identity import worker_identity
+from outbox.leases.presence import Presence, Role
+from outbox.reading.queue_figures import FRESH_S, FigureKeeper
 from support.database import Database
 from support.jobs import submit
 

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from outbox import cancel, enqueue, fan_in
-from outbox.ending import Failure, fail
+from outbox.leases.ending import Failure, fail
 from support.database import Database
 from support.jobs import Note, look, running
 

@@ -17,13 +17,13 @@ import psycopg
 import pytest
 import sqlalchemy.exc
 
-from outbox import masking
 from outbox.cli import root
 from outbox.cli.failures import exit_code
 from outbox.cli.output import connect, is_json, json_option, load_settings
 from outbox.errors import BrokerError, HandlerError, JobNotFound, NameRefused, SettingsError
 from outbox.servers import NoBroker
 from outbox.settings import load
+from outbox.texts import masking
 
 UNREACHABLE = "postgresql://u:canary%40secret@127.0.0.1:1/db?connect_timeout=2"
 

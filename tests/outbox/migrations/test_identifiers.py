@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, text
 
 from outbox.errors import SettingsError
-from outbox.identifiers import schema_identifier, schema_literal
+from outbox.settings.identifiers import schema_identifier, schema_literal
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import Engine, text
 
 from outbox import enqueue, find_job
-from outbox.identifiers import schema_identifier
+from outbox.database.statements import Statements
 from outbox.migrations import upgrade_database
-from outbox.statements import Statements
+from outbox.settings.identifiers import schema_identifier
 from outbox_schemas import Payload
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "schema.md"

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from outbox import enqueue, enqueue_async, enqueue_many
 from outbox.migrations import live_schema, upgrade_database
-from outbox.submission import USUAL, jobs_text, submission_of
+from outbox.submitting.submission import USUAL, jobs_text, submission_of
 from support.jobs import Note
 
 from .conftest import engine_for

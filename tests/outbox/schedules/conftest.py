@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from outbox import Schedule, add_schedule
-from outbox.link import Link
+from outbox.database.link import Link
 from outbox.schedules.turns import Turn, take_turn
 from outbox_schemas import Payload
 from support.database import Database

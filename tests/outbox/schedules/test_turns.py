@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from outbox import Schedule, change_schedule, find_job, pause_schedule, preview_schedule, resume_schedule
-from outbox.leasing import Ability
+from outbox.leases.leasing import Ability
 from outbox.schedules.planning import delay_s
 from outbox.schedules.turns import take_turn
 from outbox_schemas import occurrence_of

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from outbox.masking import forget_all, mask
 from outbox.sealing import current, load_keys, use
 from outbox.sealing.using import required, seals_all, use_file
 from outbox.settings import load
+from outbox.texts.masking import forget_all, mask
 from outbox_schemas import SettingsError
 from support.sealing import secret
 

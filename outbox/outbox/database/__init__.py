@@ -1,0 +1,1 @@
+"""Connections, statements and what they need: nothing here knows what a job is for."""

@@ -1,0 +1,67 @@
+"""Which limits hold a job back that is due: a pure function of the limits, what counts against them, and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from outbox.policy.limiting import ALL_LEFT, Rule, Tokens, level
+from outbox.texts.masking import printable
+from outbox_schemas import Reason
+
+__all__ = ["LimitsAround", "held_back", "limits_around"]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsAround:
+    """What the limits of its queue leave to one job.
+
+    Attributes:
+        queue, tenant: the rules that hold for its queue and, in it, for its tenant.
+        queue_tokens, tenant_tokens: what is left of their rates.
+        queue_used, tenant_used: jobs that run and hints that are out.
+    """
+
+    queue: Rule
+    tenant: Rule
+    queue_tokens: Tokens = ALL_LEFT
+    tenant_tokens: Tokens = ALL_LEFT
+    queue_used: int = 0
+    tenant_used: int = 0
+
+
+def limits_around(rows: list[Any]) -> LimitsAround | None:
+    """Return what the rows of `limits_around.sql` say; None where the queue is not governed."""
+    if not rows:
+        return None
+    row = rows[0]
+    return LimitsAround(
+        Rule(row.max_running, row.rate_per_s, row.burst),
+        Rule(row.tenant_max_running, row.tenant_rate_per_s, row.tenant_burst),
+        Tokens(row.tokens, row.tokens_at),
+        Tokens(row.tenant_tokens, row.tenant_tokens_at),
+        row.used,
+        row.tenant_used,
+    )
+
+
+def held_back(
+    limits: LimitsAround | None, queue: str, tenant: str, now: datetime
+) -> Iterator[tuple[Reason, str, datetime | None]]:
+    """Yield each limit that keeps a job of this queue and tenant from a start at `now`: why, in words, until when."""
+    if limits is None:
+        return
+    named = f"queue {printable(queue)}", f"tenant {printable(tenant)} in queue {printable(queue)}"
+    used = (Reason.QUEUE_LIMIT, limits.queue_used), (Reason.TENANT_LIMIT, limits.tenant_used)
+    rules = (limits.queue, limits.queue_tokens), (limits.tenant, limits.tenant_tokens)
+    for (reason, count), (rule, _), name in zip(used, rules, named, strict=True):
+        if rule.max_running is not None and count >= rule.max_running:
+            text = f"a free slot: of {name} {rule.max_running} may run, and {count} run or are about to"
+            yield reason, text, None
+    for (rule, tokens), name in zip(rules, named, strict=True):
+        left = level(rule, tokens, now)
+        if left < 1 and rule.rate_per_s is not None:
+            text = f"its turn: of {name} {rule.rate_per_s:g} may start in a second, and so many just have"
+            yield Reason.RATE_LIMIT, text, now + timedelta(seconds=(1 - left) / rule.rate_per_s)

@@ -1,0 +1,1 @@
+"""One job that starts when a set of others has ended."""

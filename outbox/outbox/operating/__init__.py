@@ -1,0 +1,1 @@
+"""Changes that an operator makes to jobs and queues: each audited, with who and why."""

@@ -1,0 +1,1 @@
+"""Who goes next, and how many: pure decisions."""

@@ -1,0 +1,1 @@
+"""A person's decision to try failed jobs again: previewed, audited, paced."""

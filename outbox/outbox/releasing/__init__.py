@@ -1,0 +1,1 @@
+"""From owed to released, and back where a hint came to nothing."""

@@ -1,0 +1,87 @@
+"""A flood of jobs that wait for one concurrency key holds up nobody behind it, however little room there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from outbox.database.link import Link
+from outbox.releasing.relaying import release
+from outbox.releasing.rounds import Rounds
+from outbox.releasing.sharing import Sharer
+from support.database import Database
+from support.jobs import submit
+from support.keyed import Keyed, Ordered, Pair, of, places, take
+from support.limits import go as limited
+from support.limits import limit
+
+FLOOD = 600
+
+Go = Callable[[], list[UUID]]
+
+
+def by_limits(database: Database, link: Link) -> Go:
+    """Release from a queue in which three may run, as a relay does."""
+    limit(database, max_running=3)
+    rounds = Rounds()
+    return lambda: [hint.job_id for hint in limited(link, 1, rounds=rounds).hints]
+
+
+def by_plain_order(_database: Database, link: Link) -> Go:
+    """Release for one free slot, as a consumer without a broker does."""
+    return lambda: [hint.job_id for hint in release(link, "notes", batch=1, rehint_after_s=10)]
+
+
+def by_tenants(_database: Database, link: Link) -> Go:
+    """Release for one free slot from a queue with more due than there is room for."""
+    sharer = Sharer(link, rehint_after_s=10)
+    return lambda: [hint.job_id for hint in sharer.release("notes", batch=1)]
+
+
+@pytest.mark.parametrize("way", [by_limits, by_plain_order, by_tenants])
+@pytest.mark.parametrize("kind", [Keyed, Ordered])
+def test_a_flood_of_one_key_is_passed_in_a_few_looks(
+    database: Database, link: Link, way: Callable[[Database, Link], Go], kind: type[Keyed]
+) -> None:
+    """Of its jobs one tells for all: the others are set aside with it, and what stands behind them goes at once."""
+    flood = submit(database, payloads=of(kind, FLOOD))
+    go = way(database, link)
+    (running,) = take(link, go())
+    assert running.lease.job_id in flood
+    (free,) = submit(database, 1)
+    went = [job for _ in range(3) for job in go()]
+    assert went == [free]
+    assert places(database) == {"aside": FLOOD - 1, "leased": 1, "released": 1}
+
+
+def test_who_might_still_go_is_left_in_line(database: Database, link: Link) -> None:
+    """A kind with a higher number on the same key, and what comes before in an order, are not set aside with others."""
+    for kind in (Keyed, Keyed, Pair, Pair):
+        submit(database, payloads=of(kind, 1))
+    first = [hint.job_id for hint in release(link, "notes", batch=1, rehint_after_s=10)]
+    take(link, first)
+    assert len(release(link, "notes", batch=1, rehint_after_s=10)) == 1
+    assert places(database) == {"aside": 1, "leased": 1, "released": 1, "owed": 1}
+    one, two, three = submit(database, payloads=of(Ordered, 3, on="account 2"))
+    database.rows(
+        "UPDATE {s}.outbox SET order_key = order_key + interval '6000 years', last_error = 'waits for its key' "
+        "WHERE job_id = %s RETURNING 1", two,
+    )  # fmt: skip
+    rest = link.run("set_rest_aside", queue="notes", job_ids=[two], most=100)
+    assert [row.job_id for row in rest] == [three]
+    assert one in [hint.job_id for hint in release(link, "notes", batch=9, rehint_after_s=10)]
+
+
+def test_what_is_not_due_is_not_set_aside(database: Database, link: Link) -> None:
+    """The rest of a key that comes later keeps its time, though its priority puts it in front of the line."""
+    now = database.clock.now()
+    submit(database, payloads=of(Keyed, 2))
+    late = submit(database, payloads=of(Keyed, 1), run_at=now + timedelta(minutes=50), priority=100)
+    take(link, [hint.job_id for hint in release(link, "notes", batch=1, rehint_after_s=10)])
+    assert release(link, "notes", batch=1, rehint_after_s=10) == []
+    rows = dict(database.rows("SELECT job_id, last_error FROM {s}.outbox WHERE phase = 'owed'"))
+    assert rows.pop(late[0]) is None
+    assert list(rows.values()) == ["waits for its key"]

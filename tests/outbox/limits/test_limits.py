@@ -1,0 +1,290 @@
+"""Limits as people set them: merged, refused within their bounds, audited, listed, explained."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from outbox import (
+    NameRefused,
+    QueueLimits,
+    TenantLimits,
+    clear_queue,
+    clear_queue_async,
+    clear_tenant,
+    clear_tenant_async,
+    explain,
+    list_limits,
+    list_limits_async,
+    set_queue,
+    set_queue_async,
+    set_tenant,
+    set_tenant_async,
+)
+from outbox.database.link import Link
+from outbox.keeping.limits import LimitKeeper
+from outbox.releasing.limited import release_limited
+from outbox_schemas import Reason
+from support.database import Database
+from support.jobs import release_all, submit, take
+
+WHO = {"by": "ada", "reason": "the partner asked for it"}
+
+
+@pytest.fixture
+def ops(database: Database) -> Iterator[sa.Connection]:
+    """Yield a connection that commits each statement group by `begin`."""
+    with database.engine(poolclass=sa.NullPool).connect() as connection:
+        yield connection
+
+
+def told(limits: QueueLimits | TenantLimits) -> dict[str, Any]:
+    """Return what is limited, without the names and the instant."""
+    names = ("max_running", "tenant_max_running", "rate_per_s", "burst", "tenant_rate_per_s", "tenant_burst")
+    found = {name: getattr(limits, name, None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def audits(database: Database) -> list[tuple[Any, ...]]:
+    """Return what the audit says of limits."""
+    query = "SELECT actor, subject, reason, detail->'after' FROM {s}.audit WHERE action = 'limits.set' ORDER BY id"
+    return database.rows(query)
+
+
+def test_what_is_not_given_stays(database: Database, ops: sa.Connection) -> None:
+    """Each change is merged into what is set, None takes one limit away, and every change is audited once."""
+    with ops.begin():
+        first = set_queue(ops, "notes", max_running=5, rate_per_s=2.5, **WHO)
+        assert told(first) == {"max_running": 5, "rate_per_s": 2.5, "burst": 1}
+        second = set_queue(ops, "notes", burst=10, tenant_max_running=1, **WHO)
+        assert told(second) == {"max_running": 5, "rate_per_s": 2.5, "burst": 10, "tenant_max_running": 1}
+        third = set_queue(ops, "notes", rate_per_s=None, **WHO)
+        assert told(third) == {"max_running": 5, "tenant_max_running": 1}
+        assert set_queue(ops, "notes", max_running=5, **WHO) == third
+        assert list_limits(ops) == [third]
+        assert told(clear_queue(ops, "notes", **WHO)) == {}
+        assert list_limits(ops) == []
+    found = audits(database)
+    assert [row[:3] for row in found] == [("ada", "queue notes", WHO["reason"])] * 4
+    assert found[0][3]["max_running"] == 5
+
+
+def test_tenants_have_limits_and_a_weight(database: Database, ops: sa.Connection) -> None:
+    """They are merged likewise, and listed behind their queue."""
+    with ops.begin():
+        set_queue(ops, "notes", max_running=5, **WHO)
+        set_tenant(ops, "notes", "acme", max_running=0, weight=3, **WHO)
+        assert set_tenant(ops, "notes", "acme", rate_per_s=1, **WHO).weight == 3
+        set_tenant(ops, "notes", "heavy", weight=2, **WHO)
+        queue, acme, heavy = list_limits(ops)
+        assert (queue.queue, told(acme)) == ("notes", {"max_running": 0, "rate_per_s": 1, "burst": 1})
+        assert isinstance(heavy, TenantLimits)
+        assert (heavy.tenant, heavy.weight) == ("heavy", 2)
+        clear_tenant(ops, "notes", "acme", **WHO)
+        clear_tenant(ops, "notes", "heavy", **WHO)
+        assert [one.queue for one in list_limits(ops)] == ["notes"]
+    assert [row[1] for row in audits(database)][1:3] == ["queue notes tenant acme"] * 2
+
+
+def test_a_queue_is_governed_as_long_as_anything_of_it_is_limited(database: Database, ops: sa.Connection) -> None:
+    """By its own limits or a tenant's; a weight is none; what was cleared governs no more."""
+    steps = [
+        (lambda: set_tenant(ops, "notes", "acme", weight=2, **WHO), False),
+        (lambda: set_tenant(ops, "notes", "acme", max_running=2, **WHO), True),
+        (lambda: set_queue(ops, "notes", tenant_rate_per_s=1, **WHO), True),
+        (lambda: clear_tenant(ops, "notes", "acme", **WHO), True),
+        (lambda: clear_queue(ops, "notes", **WHO), False),
+    ]
+    for change, governed in steps:
+        with ops.begin():
+            change()
+        assert database.value("SELECT governed FROM {s}.queue_limits") is governed
+
+
+@pytest.mark.parametrize(
+    ("terms", "field"),
+    [
+        ({"max_running": -1}, "max_running"),
+        ({"max_running": 1_000_001}, "max_running"),
+        ({"max_running": True}, "max_running"),
+        ({"max_running": "5"}, "max_running"),
+        ({"tenant_max_running": 0}, "tenant_max_running"),
+        ({"rate_per_s": 0}, "rate_per_s"),
+        ({"rate_per_s": math.nan}, "rate_per_s"),
+        ({"rate_per_s": math.inf}, "rate_per_s"),
+        ({"rate_per_s": 1, "burst": 0}, "burst"),
+        ({"burst": 5}, "burst"),
+        ({"tenant_burst": 5}, "tenant_burst"),
+        ({"by": ""}, "by"),
+        ({"reason": "\n"}, "reason"),
+        ({"queue": "a b"}, "queue"),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(
+    database: Database, ops: sa.Connection, terms: dict[str, Any], field: str
+) -> None:
+    """The error names the field, and nothing was written."""
+    given = {"queue": "notes"} | WHO | terms
+    with ops.begin(), pytest.raises(NameRefused, match=rf"\b{field}\b"):
+        set_queue(ops, given.pop("queue"), **given)
+    assert database.count("queue_limits") == 0
+
+
+@pytest.mark.parametrize("terms", [{"weight": 0}, {"weight": None}, {"tenant": ""}, {"burst": 2}, {"max_running": 1.5}])
+def test_what_is_out_of_bounds_of_a_tenant_is_refused(
+    database: Database, ops: sa.Connection, terms: dict[str, Any]
+) -> None:
+    """As for a queue."""
+    given = {"tenant": "acme"} | WHO | terms
+    with ops.begin(), pytest.raises(NameRefused):
+        set_tenant(ops, "notes", given.pop("tenant"), **given)
+    assert database.count("queue_limits") == database.count("tenant_limits") == 0
+
+
+def test_a_rollback_leaves_nothing(database: Database, ops: sa.Connection) -> None:
+    """Limits are set in the caller's transaction, and hints that were taken back are out again."""
+    submit(database, 3)
+    link = database.link()
+    release_all(link)
+    with ops.begin() as transaction:
+        set_queue(ops, "notes", max_running=1, **WHO)
+        transaction.rollback()
+    link.close()
+    assert database.count("queue_limits") == 0
+    assert database.count("outbox WHERE phase = 'released'") == 3
+
+
+def test_in_a_stricter_transaction_keepers_take_back(database: Database) -> None:
+    """There a row that has changed meanwhile would end the transaction, so no hint is touched."""
+    submit(database, 3)
+    link = database.link()
+    release_all(link)
+    link.close()
+    engine = database.engine(poolclass=sa.NullPool).execution_options(isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        set_queue(connection, "notes", max_running=1, **WHO)
+    assert database.count("outbox WHERE phase = 'released'") == 3
+
+
+def test_a_change_of_a_rate_gives_nothing_away(database: Database, link: Link, ops: sa.Connection) -> None:
+    """What was spent stays spent under the new rate, and time counts by the rate that held then."""
+    submit(database, 50)
+    database.clock.stop()
+    with ops.begin():
+        set_queue(ops, "notes", rate_per_s=1, burst=10, **WHO)
+    taken = release_limited(link, "notes", batch=100, rehint_after_s=10).hints
+    assert len(take(link, [hint.job_id for hint in taken])) == 10
+    database.clock.advance(2)
+    with ops.begin():
+        set_queue(ops, "notes", rate_per_s=1000, burst=50, **WHO)
+    assert len(release_limited(link, "notes", batch=100, rehint_after_s=10).hints) == 2
+
+
+def spend(database: Database, link: Link) -> int:
+    """Release and claim all that the limits allow, and return how many that were."""
+    submit(database, 10, tenant="acme")
+    return len(take(link, [hint.job_id for hint in release_limited(link, "notes", batch=99, rehint_after_s=10).hints]))
+
+
+@pytest.mark.usefixtures("sound")
+def test_changes_of_a_tenant_s_rate_give_nothing_away(database: Database, link: Link, ops: sa.Connection) -> None:
+    """However often it gets a rate of its own and loses it again, and whatever its queue gives to each: what was spent
+    stays spent, and a bucket that was full has no more in it than before.
+    """
+    database.clock.stop()
+
+    def change(what: Callable[..., object], *names: str, **terms: Any) -> int:
+        with ops.begin():
+            what(ops, "notes", *names, **terms, **WHO)
+        return spend(database, link)
+
+    assert change(set_queue, tenant_rate_per_s=1, tenant_burst=4) == 4
+    for _ in range(3):
+        assert change(set_tenant, "acme", rate_per_s=2, burst=9) == 0
+        assert change(set_queue, tenant_burst=8) == 0
+        assert change(clear_tenant, "acme") == 0
+        assert change(set_queue, tenant_burst=4) == 0
+    database.clock.advance(2)
+    assert change(set_tenant, "acme", rate_per_s=3, burst=9) == 2
+    # Of a tenant whose full bucket was forgotten nothing more is known than that: it held what the old rule allows.
+    assert change(clear_tenant, "acme") == 0
+    database.clock.advance(60)
+    LimitKeeper().keep(link)
+    assert database.count("tenant_limits") == 0
+    with ops.begin():
+        set_queue(ops, "notes", tenant_burst=9, **WHO)
+    assert change(set_tenant, "acme", rate_per_s=5, burst=50) == 4
+    assert change(clear_tenant, "acme") == 0
+    database.clock.advance(60)
+    LimitKeeper().keep(link)
+    assert change(set_queue, tenant_burst=8) == 8
+
+
+def test_a_rate_that_is_unset_and_set_again_has_what_was_left(
+    database: Database, link: Link, ops: sa.Connection
+) -> None:
+    """The time without one fills its bucket, as any time does, and nothing else."""
+    database.clock.stop()
+    with ops.begin():
+        set_queue(ops, "notes", rate_per_s=1, burst=5, max_running=99, **WHO)
+    assert spend(database, link) == 5
+    with ops.begin():
+        set_queue(ops, "notes", rate_per_s=None, **WHO)
+        set_queue(ops, "notes", rate_per_s=1, burst=5, **WHO)
+    assert spend(database, link) == 0
+    database.clock.advance(2)
+    assert spend(database, link) == 2
+
+
+def test_a_sleeping_relay_is_woken(database: Database, ops: sa.Connection) -> None:
+    """A limit that is raised lets work go at once."""
+    key = database.value("SELECT 1869771876::bigint << 32 | '{s}.outbox'::regclass::oid::bigint")
+    channel = database.value("SELECT 'outbox_' || '{s}.outbox'::regclass::oid::bigint")
+    with psycopg.connect(database.url, autocommit=True) as relay:
+        relay.execute("SELECT pg_advisory_lock(%s)", [key])
+        relay.execute(f"LISTEN {channel}")
+        with ops.begin():
+            set_queue(ops, "notes", max_running=1, **WHO)
+        assert [note.channel for note in relay.notifies(timeout=5, stop_after=1)] == [channel]
+
+
+def test_explain_names_the_limit(database: Database, link: Link, ops: sa.Connection) -> None:
+    """Of a job that is due: the queue's slots, its tenant's, the rate; nothing once there is room."""
+    first, second = submit(database, 2)
+    with ops.begin():
+        set_queue(ops, "notes", max_running=1, **WHO)
+    release_limited(link, "notes", batch=10, rehint_after_s=10)
+    [running] = take(link, [first])
+    with ops.begin():
+        assert running.lease.job_id == first
+        codes = {finding.code for finding in [explain(ops, second), *explain(ops, second).also]}
+        assert Reason.QUEUE_LIMIT in codes
+        set_queue(ops, "notes", max_running=None, tenant_max_running=1, **WHO)
+        assert Reason.TENANT_LIMIT in {finding.code for finding in explain(ops, second).also}
+        set_queue(ops, "notes", tenant_max_running=9, **WHO)
+        assert not {Reason.TENANT_LIMIT, Reason.QUEUE_LIMIT} & {finding.code for finding in explain(ops, second).also}
+
+
+def test_the_async_twins(database: Database) -> None:
+    """They do the same on an `AsyncConnection`."""
+
+    async def run() -> list[QueueLimits | TenantLimits]:
+        engine = create_async_engine(database.driver_url("psycopg"), poolclass=sa.NullPool)
+        async with engine.begin() as connection:
+            await set_queue_async(connection, "notes", max_running=2, **WHO)
+            await set_tenant_async(connection, "notes", "acme", max_running=1, **WHO)
+            found = await list_limits_async(connection)
+            await clear_tenant_async(connection, "notes", "acme", **WHO)
+            await clear_queue_async(connection, "notes", **WHO)
+            assert await list_limits_async(connection) == []
+        await engine.dispose()
+        return found
+
+    assert [told(one) for one in asyncio.run(run())] == [{"max_running": 2}, {"max_running": 1}]

@@ -1,0 +1,117 @@
+"""Payloads that a redrive changes: merged or computed, checked when it is decided."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+import sqlalchemy as sa
+
+from outbox import (
+    JobState,
+    LogicalKeyConflict,
+    NameRefused,
+    PayloadError,
+    enqueue,
+    redrive,
+)
+from outbox.database.link import Link
+from outbox_schemas import Payload
+from support.database import Database
+from support.jobs import Note, dead, look
+from support.sealing import ring, rows_with, using
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+
+class Typed(Payload):
+    """A note whose body is a number."""
+
+    kind: ClassVar[str] = "test.note"
+    key: str
+    body: int = 0
+
+    def logical_key(self) -> str:
+        """Return the key."""
+        return self.key
+
+
+def test_a_patch_is_merged_and_the_old_payload_kept(database: Database, link: Link, engine: sa.Engine) -> None:
+    """The job runs with the new payload. Its key is still that of what was submitted, which finds it again."""
+    (job_id,) = dead(database, link, payloads=[Note(key="k", body={"a": 1, "b": 2})])
+    with engine.begin() as connection:
+        redrive(connection, job_id, by="me", reason="wrong b", patch={"body": {"b": 3, "a": None}})
+    assert database.value("SELECT payload FROM {s}.jobs") == {"key": "k", "body": {"b": 3}}
+    assert database.value("SELECT old_payload FROM {s}.redrive_items") == {"key": "k", "body": {"a": 1, "b": 2}}
+    with engine.begin() as connection:
+        again = enqueue(connection, Note(key="k", body={"a": 1, "b": 2}))
+        assert (again.id, again.created) == (job_id, False)
+        with pytest.raises(LogicalKeyConflict):
+            enqueue(connection, Note(key="k", body={"b": 3}))
+    assert database.value("SELECT detail ->> 'patched' FROM {s}.audit WHERE action = 'job.redrive'") == "true"
+
+
+@pytest.mark.parametrize("types", [(), (Note,)])
+def test_a_patch_may_be_a_function(database: Database, link: Link, engine: sa.Engine, types: Any) -> None:
+    """It is given the stored document and returns the new one."""
+    (job_id,) = dead(database, link, payloads=[Note(key="k", body=1)])
+    with engine.begin() as connection:
+        redrive(
+            connection,
+            job_id,
+            by="me",
+            reason="x",
+            payload_types=types,
+            patch=lambda old: old | {"body": old["body"] + 1},
+        )
+    assert database.value("SELECT payload FROM {s}.jobs") == {"key": "k", "body": 2}
+
+
+def bad_patch(old: dict[str, Any]) -> dict[str, Any]:
+    """Raise with the value in the message."""
+    raise ValueError(f"canary {old}")
+
+
+@pytest.mark.parametrize(
+    ("patch", "types", "error", "words"),
+    [
+        ({"body": "canary"}, (Typed,), PayloadError, "body"),
+        ({"key": "canary"}, (Note,), NameRefused, "logical key"),
+        ({"more": "canary"}, (Note,), PayloadError, "more"),
+        ({"body": "canary\x00"}, (), PayloadError, "NUL"),
+        ({"body": float("inf")}, (), PayloadError, "finite"),
+        ({"body": "canary" * 20_000}, (), PayloadError, "bytes"),
+        ({"body": object()}, (), PayloadError, "no JSON"),
+        (lambda old: [old], (), PayloadError, "list"),
+        (bad_patch, (), PayloadError, "ValueError"),
+    ],
+)  # fmt: skip
+def test_a_patch_that_can_not_be_leaves_nothing(
+    database: Database, link: Link, engine: sa.Engine, patch: Any, types: Any, error: type[Exception], words: str
+) -> None:
+    """It is refused naming the job and the field, never a value, and the transaction stays healthy."""
+    (job_id,) = dead(database, link, payloads=[Note(key="k", body=1)])
+    with engine.begin() as connection:
+        with pytest.raises(error, match=words) as caught:
+            redrive(connection, job_id, by="me", reason="x", patch=patch, payload_types=types)
+        connection.execute(sa.text("SELECT 1"))
+    assert "canary" not in str(caught.value)
+    assert (database.count("redrive_items"), look(database, job_id).state) == (0, JobState.FAILED)
+
+
+class Sealed(Typed):
+    """The same, of a release that seals it."""
+
+    sealed: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize(("types", "keys"), [((Sealed,), None), ((), ring("k1", seal_all=True))])
+def test_what_is_sealed_by_now_is_not_patched_in_clear(
+    database: Database, link: Link, engine: sa.Engine, types: Any, keys: Any
+) -> None:
+    """The job is of before: its payload stands in clear, and nothing more may come to it."""
+    (job_id,) = dead(database, link, payloads=[Note(key="k", body=1)])
+    with using(keys), engine.begin() as connection, pytest.raises(PayloadError, match="submit a new job"):
+        redrive(connection, job_id, by="me", reason="x", patch={"body": 77_001}, payload_types=types)
+    assert rows_with(database, "77001") == []
+    assert look(database, job_id).state is JobState.FAILED
