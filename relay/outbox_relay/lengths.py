@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypedDict
 
 from outbox.database.floors import MOST_QUEUES
 from outbox_relay.pacing import refill_at
 
-__all__ = ["Length", "Lengths"]
+__all__ = ["Length", "Lengths", "RunwayTold"]
 
 # The shortest runway: what an idle fleet finds at once, and a queue that nobody takes from holds.
 FLOOR = 64
@@ -17,6 +18,18 @@ FLOOR = 64
 HORIZON_S = 0.2
 # How fast a runway shrinks to what is taken: rates are measured over much less.
 SHRINK_S = 0.5
+
+
+# Queues that have had nothing due for longer are not told of.
+LATELY_S = 60.0
+
+
+class RunwayTold(TypedDict):
+    """What a relay tells of one runway: its length and its limit in hints, and whether that is the queue's own."""
+
+    hints: int
+    most: int
+    set: bool
 
 
 @dataclass(slots=True)
@@ -30,12 +43,21 @@ class Length:
     """The length now."""
     told: int = 0
     """The length that somebody has been told of."""
+    own: bool = False
+    """Whether the limit is one that somebody has set for this queue, and not the relay's."""
     _full_at: float | None = None
     _looked_at: float | None = None
 
     def __post_init__(self) -> None:
         """Begin with the shortest."""
         self.hints = self.told = min(FLOOR, self.most)
+
+    def bound(self, most: int, *, own: bool) -> None:
+        """Take in what the limit is now. A longer runway is grown into; a shorter one holds at once."""
+        self.own = own
+        if most != self.most:
+            self.most = most
+            self.hints = max(min(self.hints, most), min(FLOOR, most))
 
     def seen(self, out: int, rate: float) -> int:
         """Take in that `out` hints are out, of which consumers take `rate` a second, and return the length."""
@@ -51,6 +73,11 @@ class Length:
         self._looked_at = now
         self._full_at = now if out >= self.hints else None if emptied else self._full_at
         return self.hints
+
+    @property
+    def looked_at(self) -> float | None:
+        """When hints of the queue were last seen to be due; None: never."""
+        return self._looked_at
 
     @property
     def news(self) -> bool:
@@ -70,9 +97,24 @@ class Lengths:
         self._lengths: dict[str, Length] = {}
 
     def of(self, queue: str) -> Length:
-        """Return a queue's, a new one if need be."""
+        """Return a queue's, a new one if need be, which has the relay's own limit."""
         if queue not in self._lengths and len(self._lengths) >= MOST_QUEUES:
             self._lengths.clear()
         if queue not in self._lengths:
             self._lengths[queue] = Length(self._most)
         return self._lengths[queue]
+
+    def bound(self, queue: str, most: int | None) -> Length:
+        """Return a queue's after taking in its own limit; None: it has the relay's."""
+        length = self.of(queue)
+        length.bound(self._most if most is None else most, own=most is not None)
+        return length
+
+    def told(self) -> dict[str, RunwayTold]:
+        """Return those of the queues that have had hints due within the last minute. For any thread."""
+        since = time.monotonic() - LATELY_S
+        return {
+            name: {"hints": length.hints, "most": length.most, "set": length.own}
+            for name, length in self._lengths.copy().items()  # in one step, whatever the loop does meanwhile
+            if length.looked_at is not None and length.looked_at >= since
+        }

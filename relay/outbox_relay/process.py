@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from outbox.database.link import Link
 from outbox.database.statements import statements_for
@@ -26,6 +26,7 @@ from outbox_relay.counters import Counters
 from outbox_relay.figures import figure_step
 from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
 from outbox_relay.keys import key_step
+from outbox_relay.lengths import RunwayTold
 from outbox_relay.limited import limit_step
 from outbox_relay.pauses import pause_step
 from outbox_relay.purging import purge_steps
@@ -83,6 +84,7 @@ class _Relay:
         self._publisher = self._make_publisher()
         self._threads: list[threading.Thread] = []
         self._died: list[str] = []
+        self._loop: ReleaseLoop | None = None
 
     def run(self, requests: Requests) -> int:
         self._start()
@@ -132,7 +134,8 @@ class _Relay:
 
     def _time(self) -> Callable[[], None]:
         """Return the time-keeping thread's whole life: sweep, and say that the process lives, and left."""
-        link, presence = self._link("time"), Presence(Role.RELAY, worker_identity())
+        link = self._link("time")
+        presence = Presence(Role.RELAY, worker_identity(), runways=self._runways)
         # Pauses first: they hold within two seconds, whatever the others have to do.
         steps = [
             pause_step(self._counters, self._owed),
@@ -149,6 +152,10 @@ class _Relay:
             link.close()
 
         return live
+
+    def _runways(self) -> Mapping[str, RunwayTold]:
+        """Return how long the runways are now: none, as long as nothing is released."""
+        return {} if self._loop is None else self._loop.runways()
 
     def _make_publisher(self) -> Publisher | None:
         address = self._settings.amqp()
@@ -188,6 +195,7 @@ class _Relay:
             news=self._news,
             wakeups=wakeups,
         )
+        self._loop = loop
 
         def live() -> None:
             loop.run()

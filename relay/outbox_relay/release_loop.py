@@ -23,10 +23,12 @@ from outbox.releasing.relaying import DueQueue, Looker, ReleasedHint, unrelease
 from outbox.releasing.sharing import Sharer
 from outbox.settings import RelaySettings
 from outbox_relay.counters import Counters
+from outbox_relay.lengths import RunwayTold
 from outbox_relay.limited import LimitedQueues
 from outbox_relay.messages import Outcome, Settled
 from outbox_relay.pacing import OweAgain, Polling, owe_again
 from outbox_relay.runways import Runways
+from outbox_relay.shortening import Shortening
 
 __all__ = ["Publishing", "ReleaseLoop"]
 
@@ -39,6 +41,8 @@ FULL_S = 0.02
 FEW_OUT = 128
 # And so often for tenants that come to a queue which several share.
 SHARED_S = 0.005
+# For so long the room that a look has found may be filled without another: limits and runways may change.
+LATELY_S = 1.0
 # A wake-up doesn't say in which queue there is work: no more than so many are tried before the look that tells.
 FEW_QUEUES = 2
 
@@ -106,11 +110,12 @@ class ReleaseLoop:
         # Bounded by the window: nothing more is released while something waits here.
         self._owed_back: deque[OweAgain] = deque()
         self._turn = 0
-        # Queues that had work a moment ago, and how many hints more they may have out.
-        self._lately: dict[str, int] = {}
+        # Queues that had work a moment ago, how many hints more they may have out, and when that was seen.
+        self._lately: dict[str, tuple[int, float]] = {}
         self._woken = False
         self._limited = LimitedQueues(link, rehint_after_s=settings.rehint_after_s)
         self._runways = Runways(settings, lambda: publisher.free, self._release)
+        self._shortening = Shortening(link, settings.runway)
         # Queues that several tenants share and that have no room; until then nothing goes out but what goes ahead.
         self._shared: list[DueQueue] = []
         self._shared_until = 0.0
@@ -150,6 +155,9 @@ class ReleaseLoop:
         look = self._looker.look(news=news or (woken and not at_once))
         self._runways.seen(look.due)
         self._limited.seen(look.due)
+        if taken_back := self._shortening.seen(look.due):
+            self._counters.add("taken_back_by_limits", taken_back)
+            self._news.set()  # they keep their old places in line
         released, elsewhere, more, full = 0, at_once, False, list[DueQueue]()
         for seen in self._in_turn(look.due):
             queue = self._release_ahead(seen)
@@ -161,7 +169,7 @@ class ReleaseLoop:
             else:
                 elsewhere += got.released
             if len(self._lately) <= FEW_QUEUES or queue.name in self._lately:
-                self._lately[queue.name] = got.left or 0
+                self._lately[queue.name] = got.left or 0, time.monotonic()
         wait_s = self._polling.after(released + at_once, more=more, blocked=bool(full))
         if more:
             return wait_s
@@ -189,12 +197,12 @@ class ReleaseLoop:
         """After a wake-up, release what has come in a queue that had work lately, before the look at all of them."""
         if len(self._lately) > FEW_QUEUES:
             self._lately.clear()
-        released = 0
-        for queue, left in self._lately.items():
-            asked = min(left, self._publisher.free)
+        released, since = 0, time.monotonic() - LATELY_S
+        for queue, (left, seen_at) in self._lately.items():
+            asked = min(left, self._publisher.free) if seen_at >= since else 0
             if asked:
                 got = self._release(queue, asked)
-                self._lately[queue] = left - got
+                self._lately[queue] = left - got, seen_at
                 released += got
         return released
 
@@ -238,6 +246,10 @@ class ReleaseLoop:
             self._owed_back.popleft()
             if count:
                 self._news.set()
+
+    def runways(self) -> dict[str, RunwayTold]:
+        """Return how long the runways are now. For any thread."""
+        return self._runways.told()
 
     def finish(self, deadline: float) -> None:
         """Wait for open outcomes while they may still come, until `deadline` in monotonic seconds."""

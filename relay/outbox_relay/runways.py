@@ -12,7 +12,7 @@ from outbox.logs import RateLimited
 from outbox.releasing.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.ahead import FEW_OUT, Ahead
-from outbox_relay.lengths import Lengths
+from outbox_relay.lengths import Lengths, RunwayTold
 from outbox_relay.pacing import Taking, refill_at, room, together
 
 __all__ = ["Runways", "ToppedUp"]
@@ -63,7 +63,7 @@ class Runways:
         for queue in due:
             taking = self._taking[queue.name]
             taking.seen(queue.released)
-            length = self._lengths.of(queue.name)
+            length = self._lengths.bound(queue.name, queue.runway)
             length.seen(queue.released, taking.rate)
             if length.news and self._tell(queue, length.hints, taking.rate):
                 length.told = length.hints
@@ -120,6 +120,10 @@ class Runways:
             if queue.released + released >= runway:
                 length.full()
         return ToppedUp(released, None if asked else 0)
+
+    def told(self) -> dict[str, RunwayTold]:
+        """Return what there is to tell of the runways' lengths. For any thread."""
+        return self._lengths.told()
 
     def room_in_s(self, full: Sequence[str]) -> float:
         """Return the seconds until one of these queues, whose runways are full, may be topped up."""

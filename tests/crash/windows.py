@@ -127,6 +127,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "supersede": _CALLERS,
         "take_place": "takes a number; what is rolled back leaves a gap",
         "take_back": (*_OPERATOR, _B.RELAY_AFTER_PAUSES),
+        "take_back_beyond": (*_OPERATOR, _B.RELAY_AFTER_LIMITS),
         "take_back_limited": (*_OPERATOR, _B.RELAY_AFTER_LIMITS),
         "unbound_queue": _OPERATOR,
         "unrelease": _OWED,

@@ -83,6 +83,34 @@ def test_it_stays_between_its_limits(phases: list[tuple[float, float]], most: in
     assert queue.longest <= most
 
 
+def test_a_limit_that_changes_holds_at_once_and_is_grown_into() -> None:
+    """A shorter one cuts the length, below the shortest, too; a longer one is reached where enough is taken."""
+    queue = Queue()
+    queue.look(12_000, 0.1)
+    queue.length.bound(100, own=True)
+    assert (queue.length.hints, queue.length.own) == (100, True)
+    assert queue.look(12_000, 0.5) == 100
+    queue.length.bound(3, own=True)
+    assert queue.look(12_000, 0.5) == 3
+    queue.length.bound(4 * MOST, own=False)
+    assert (queue.length.hints, queue.length.own) == (FLOOR, False)
+    assert queue.look(50_000, 0.5) == 4 * MOST
+
+
+def test_what_is_told_of_runways_is_of_late() -> None:
+    """Each queue with hints due lately is told of, with whose word the limit is."""
+    lengths = Lengths(MOST)
+    for queue, most in (("own", 5), ("other", None)):
+        lengths.bound(queue, most).seen(0, 0)
+    lengths.of("never seen")
+    lengths.bound("long ago", None).clock = lambda: 0.0
+    lengths.of("long ago").seen(0, 0)
+    assert lengths.told() == {
+        "own": {"hints": 5, "most": 5, "set": True},
+        "other": {"hints": FLOOR, "most": MOST, "set": False},
+    }
+
+
 def test_names_are_not_remembered_without_end() -> None:
     """Past a number of queues it begins anew."""
     lengths = Lengths(MOST)

@@ -13,11 +13,14 @@ import pytest
 from outbox import set_queue
 from outbox.leases.ending import complete
 from outbox.leases.leasing import Ability, Worker, claim
+from outbox.reading.runways import RunwaySource, list_runways
 from outbox.releasing.limited import LimitedRelease
 from outbox.releasing.relaying import DueQueue
 from outbox.settings import Settings
 from outbox_relay.limited import LimitedQueues
 from support.database import Database
+
+from .conftest import OtherNoop
 
 WHO = {"by": "ada", "reason": "the partner asked for it"}
 ABILITIES = [Ability("test.noop", 1, 60.0, 3, "h")]
@@ -94,6 +97,54 @@ def test_a_limit_takes_hints_back_and_holds_for_what_slips_through(
     eventually(lambda: phases(database) == {"owed": 8, "released": 2}, within_s=2)
     limit(database, max_running=None)
     eventually(lambda: phases(database) == {"released": 10}, within_s=5)
+
+
+@pytest.mark.usefixtures("long_runways")
+def test_a_runway_holds_at_all_relays_within_two_seconds(
+    database: Database, configure: Any, start: Any, submit: Callable[..., list[str]], eventually: Any,
+) -> None:  # fmt: skip
+    """Set beside two relays with a long one out, the rest is taken back, though the change could not do it; what is
+    taken goes on being topped up, nothing is stranded, and without the row the setting is back.
+    """
+    for _ in range(2):
+        start(configure(runway=200))
+    submit(300)
+    eventually(lambda: phases(database) == {"owed": 100, "released": 200})
+    engine = database.engine(isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        set_queue(connection, "q", runway=20, **WHO)
+    eventually(lambda: phases(database) == {"owed": 280, "released": 20}, within_s=2)
+    limit(database, runway=250)
+    eventually(lambda: phases(database)["released"] >= 250, within_s=2)  # both top up at the same moment, perhaps
+    limit(database, runway=None)
+    eventually(lambda: phases(database) == {"owed": 100, "released": 200}, within_s=2)
+    limit(database, runway=1)
+    eventually(lambda: phases(database) == {"owed": 299, "released": 1}, within_s=2)
+    limit(database, runway=30)
+    workers = Workers(database)
+    eventually(lambda: not phases(database), within_s=30)
+    workers.stop()
+
+
+def test_relays_tell_how_long_their_runways_are(
+    database: Database, settings: Settings, start: Any, submit: Callable[..., list[str]], eventually: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """With each sign of life: the length, the limit, and whose word that is."""
+    monkeypatch.setattr("outbox.leases.presence.EVERY_S", 0.1)
+    limit(database, runway=20)
+    submit(100)
+    submit(100, OtherNoop)
+    start(settings)
+    link = database.link("test")
+    told = eventually(lambda: found if len(found := list_runways(link)) == 3 else None)
+    assert [(one.queue, one.hints, one.most, one.source) for one in told] == [
+        ("other", 64, 2000, RunwaySource.SETTING),
+        ("q", None, 20, RunwaySource.QUEUE),
+        ("q", 20, 20, RunwaySource.QUEUE),
+    ]
+    assert [one.relay is None for one in told] == [False, True, False]
+    link.close()
 
 
 def test_three_relays_keep_to_a_rate_and_use_it(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from outbox import set_queue
 from outbox.database.waking import Wakeups
 from outbox.releasing.relaying import Looker, ReleasedHint
 from outbox_relay.bell import Bell
@@ -245,3 +246,20 @@ def test_who_comes_to_a_full_queue_that_several_share_does_not_wait_for_room(
     assert database.rows("SELECT DISTINCT tenant FROM {s}.outbox WHERE phase = 'released' ORDER BY 1")[1:2] == [
         ("new",)
     ]
+
+
+@pytest.mark.usefixtures("long_runways")
+def test_the_room_of_a_look_long_ago_is_not_filled(database, submit, sleeper, monkeypatch) -> None:
+    """After a rest the relay looks before it releases: somebody may have given the queue a shorter runway."""
+    submit(1)
+    sleeper.fall_asleep()
+    assert sleeper.sink.sent == [1]
+    database.rows(TAKEN, 1)
+    with database.engine().begin() as connection:
+        set_queue(connection, "q", runway=2, by="ada", reason="x")
+    monkeypatch.setattr("outbox_relay.release_loop.LATELY_S", 0.0)
+    submit(10)
+    sleeper.loop._woken = True
+    for _ in range(5):
+        sleeper.loop.step()
+    assert sum(sleeper.sink.sent) == 1 + 2

@@ -12,10 +12,11 @@ from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show, table
 from outbox.limits.setting import clear_queue, clear_tenant, set_queue, set_tenant
 from outbox.limits.terms import KEEP, MOST, SLOWEST, Keep, QueueLimits, TenantLimits
+from outbox.reading.runways import RunwaySource, RunwayView
 from outbox.settings import Settings
 from outbox.texts.masking import printable
 
-__all__ = ["limit_lines", "set_command", "set_tenant_command", "unset_command", "unset_tenant_command"]
+__all__ = ["limit_lines", "runway_cell", "set_command", "set_tenant_command", "unset_command", "unset_tenant_command"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,10 +66,11 @@ def _terms(given: dict[str, Any]) -> dict[str, Any]:
 @_number("burst", "So many start at once after a quiet time; 1 if a rate is set without it.")
 @_rate("tenant-rate", "The same for each tenant that has no rate of its own.")
 @_number("tenant-burst", "So many of a tenant start at once.")
+@_number("runway", "The most hints that are out and unclaimed; none: what each relay's setting says.")
 @_who
 @pass_settings
 def set_command(settings: Settings, /, *, name: str, by: str, reason: str, **given: Any) -> None:
-    """Limit how many jobs of a queue run at the same time, and how many start in a second.
+    """Limit how many jobs of a queue run at the same time, how many start in a second, and how many are on their way.
 
     What is not given stays as it is. It holds within two seconds, for hints on their way, too; what runs goes on.
     """
@@ -127,16 +129,44 @@ def limit_lines(found: Sequence[QueueLimits | TenantLimits]) -> list[str]:
     """Return the lines of a table of limits, with an empty one above; none if there are none."""
     if not found:
         return []
-    headers = ["LIMITS OF", "TENANT", "RUNNING", "RATE", "BURST", "EACH TENANT'S", "ITS RATE", "ITS BURST", "WEIGHT"]
+    headers = [
+        "LIMITS OF",
+        "TENANT",
+        "RUNNING",
+        "RATE",
+        "BURST",
+        "EACH TENANT'S",
+        "ITS RATE",
+        "ITS BURST",
+        "RUNWAY",
+        "WEIGHT",
+    ]
     return ["", *table(headers, [_cells(one) for one in found])]
+
+
+def runway_cell(of_queue: Sequence[RunwayView]) -> str | None:
+    """Return how long a queue's runway is at the relays that have told, and at most, by their word or its row's."""
+    told = sorted({one.hints for one in of_queue if one.hints is not None})
+    own = next((one.most for one in of_queue if one.relay is None), None)
+    # A relay that has told before the row was set, or taken away, means its setting.
+    most = [own] if own is not None else sorted({one.most for one in of_queue if one.source is RunwaySource.SETTING})
+    if not told and not most:
+        return None
+    cell = f"{_from_to(told) or '?'} of {_from_to(most) or '?'}"
+    return cell if own is None else f"{cell}, set"
+
+
+def _from_to(numbers: Sequence[int]) -> str:
+    """Return the smallest and the largest: relays differ."""
+    return "-".join(str(number) for number in dict.fromkeys((*numbers[:1], *numbers[-1:])))
 
 
 def _cells(one: QueueLimits | TenantLimits) -> list[object]:
     cells = [one.max_running, _per_s(one.rate_per_s), one.burst]
     if isinstance(one, TenantLimits):
-        return [one.queue, one.tenant, *cells, None, None, None, one.weight]
+        return [one.queue, one.tenant, *cells, None, None, None, None, one.weight]
     each = [one.tenant_max_running, _per_s(one.tenant_rate_per_s), one.tenant_burst]
-    return [one.queue, None, *cells, *each, None]
+    return [one.queue, None, *cells, *each, one.runway, None]
 
 
 def _say(done: QueueLimits | TenantLimits) -> None:
@@ -157,6 +187,8 @@ def _words(done: QueueLimits | TenantLimits) -> str:
         parts.append(f"{done.tenant_max_running} running of each tenant")
     if done.tenant_rate_per_s is not None:
         parts.append(f"{_per_s(done.tenant_rate_per_s)} of each tenant, {done.tenant_burst} at once")
+    if done.runway is not None:
+        parts.append(f"a runway of {done.runway} hints at most")
     return "; ".join(parts) or "no limits"
 
 

@@ -13,6 +13,7 @@ from outbox.cli.output import connect, instant, json_option, pass_settings, show
 from outbox.cli.queue_bounds import bound_command, bound_lines, unbound_command
 from outbox.cli.queue_limits import (
     limit_lines,
+    runway_cell,
     set_command,
     set_tenant_command,
     unset_command,
@@ -23,6 +24,7 @@ from outbox.limits.setting import limits_of
 from outbox.operating.pausing import Pause, PauseScope, pause, pauses_of, resume
 from outbox.reading.jobs import QueueView, list_queues
 from outbox.reading.queue_figures import FRESH_S, QueueFigures, list_figures
+from outbox.reading.runways import RunwayView, list_runways
 from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable
 from outbox.texts.spans import span
@@ -43,7 +45,8 @@ def queues(ctx: click.Context) -> None:
     SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
     its queue's pause), RELEASED for a consumer. READY is the sum of the four. IN and OUT are jobs submitted and ended a
     second, as measured lately; DRAINS IN says how long what is due and released takes at that rate if nothing is added.
-    Below stands what is paused, and then the limits and the bounds.
+    RUNWAY is how many hints relays let be out just now, of how many at most: by their setting, or, where it says "set",
+    by the queue's own limit. Below stands what is paused, and then the limits and the bounds.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(overview)
@@ -59,11 +62,14 @@ def overview(settings: Settings) -> None:
         limits = limits_of(link.run("list_limits", batch=_MOST_TENANTS))
         figures = list_figures(link)
         bounds = bounds_of(link.run("list_bounds"))
-    data = {"queues": found, "pauses": pauses, "limits": limits, "figures": figures, "bounds": bounds}
+        runways = list_runways(link)
+    data = {
+        "queues": found, "pauses": pauses, "limits": limits, "figures": figures, "bounds": bounds, "runways": runways,
+    }  # fmt: skip
     show(
         data,
         lambda: [
-            *_queue_lines(found, pauses, figures),
+            *_queue_lines(found, pauses, figures, runways),
             *_pause_lines(pauses),
             *limit_lines(limits),
             *bound_lines(bounds, figures),
@@ -71,12 +77,14 @@ def overview(settings: Settings) -> None:
     )
 
 
-def _queue_lines(found: Sequence[QueueView], pauses: Sequence[Pause], figures: Sequence[QueueFigures]) -> list[str]:
+def _queue_lines(
+    found: Sequence[QueueView], pauses: Sequence[Pause], figures: Sequence[QueueFigures], runways: Sequence[RunwayView]
+) -> list[str]:
     known = {one.queue: one for one in figures if one.tenant is None}
     everything = any(one.scope is PauseScope.EVERYTHING for one in pauses)
     paused = {one.name for one in pauses if one.scope is PauseScope.QUEUE}
     headers = ["QUEUE", "READY", "SCHEDULED", "ASIDE", "DUE", "RELEASED", "RUNNING", "OLDEST DUE"]
-    headers += ["IN/S", "OUT/S", "DRAINS IN", "PAUSED"]
+    headers += ["IN/S", "OUT/S", "DRAINS IN", "RUNWAY", "PAUSED"]
     rows = [
         [
             queue.queue,
@@ -88,6 +96,7 @@ def _queue_lines(found: Sequence[QueueView], pauses: Sequence[Pause], figures: S
             queue.running,
             span(queue.oldest_due_s) if queue.oldest_due_s is not None else None,
             *_rates(known.get(queue.queue)),
+            runway_cell([one for one in runways if one.queue == queue.queue]),
             "yes" if everything or queue.queue in paused else None,
         ]
         for queue in found

@@ -62,8 +62,8 @@ class ProcessView:
 class Presence:
     """Announces one process, on a link of the thread that calls. No error of the database leaves it.
 
-    `ended_per_s` is asked each time how many jobs of each queue the process ends a second, and `key_ids` which keys it
-    has (None: nothing is said of them).
+    `ended_per_s` is asked each time how many jobs of each queue the process ends a second, `key_ids` which keys it has
+    (None: nothing is said of them), and `runways` how long a relay's are, by queue (see `outbox.reading.runways`).
     """
 
     def __init__(
@@ -75,9 +75,11 @@ class Presence:
         abilities: Sequence[Ability] = (),
         ended_per_s: Callable[[], Mapping[str, float]] = dict,
         key_ids: Callable[[], Sequence[str] | None] = lambda: None,
+        runways: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
     ) -> None:
         self._ended_per_s = ended_per_s
         self._key_ids = key_ids
+        self._runways = runways
         self._parameters: dict[str, Any] = {
             "name": worker.name,
             "role": role.value,
@@ -107,6 +109,7 @@ class Presence:
                 **self._parameters,
                 ended_per_s=json.dumps(dict(self._ended_per_s())),
                 key_ids=None if key_ids is None else list(key_ids),
+                runways=json.dumps(dict(self._runways())),
                 uptime_s=now - self._started,
             )
             self._trouble.over()

@@ -104,6 +104,8 @@ class Change:
         governed = self._governed()
         if isolation == _FRESH and governed:
             self._statements.run_within(self._connection, "take_back_limited", {"queues": governed, "batch": _BATCH})
+        if isolation == _FRESH and _shorter(before.get("runway"), after.get("runway")):
+            self._run("take_back_beyond", runway=after["runway"], batch=_BATCH)
         if not governed:
             self._statements.run_within(self._connection, "forget_tokens", {"queues": [self._queue], "batch": _BATCH})
         self._statements.run_within(self._connection, "wake_relay", {})
@@ -116,6 +118,11 @@ class Change:
 
     def _run(self, statement: str, **parameters: Any) -> list[Any]:
         return self._statements.run_within(self._connection, statement, {"queue": self._queue} | parameters)
+
+
+def _shorter(before: int | None, after: int | None) -> bool:
+    """Tell whether a runway may be shorter than it was; None: what a relay's setting says."""
+    return after is not None and (before is None or after < before)
 
 
 def _each(terms: Mapping[str, Any]) -> Rule:

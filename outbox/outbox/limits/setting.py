@@ -45,6 +45,7 @@ def set_queue(
     burst: int | Keep | None = KEEP,
     tenant_rate_per_s: float | Keep | None = KEEP,
     tenant_burst: int | Keep | None = KEEP,
+    runway: int | Keep | None = KEEP,
     schema: str | None = None,
 ) -> QueueLimits:
     """Set limits of a queue in the caller's transaction, and return all that it has then. What is not given stays as it
@@ -54,7 +55,7 @@ def set_queue(
 
     Two seconds after the commit no more attempts begin than these allow, hints that are on their way included. What
     runs goes on, so that after a limit was lowered more may still run than it says. Who and why are audited in the same
-    transaction. Commit soon: until then nothing of the queue is released.
+    transaction. Commit soon: until then nothing of a queue that has limits already is released.
 
     Args:
         target: carries the transaction. In one that is not READ COMMITTED no hint is taken back by this call itself,
@@ -66,6 +67,8 @@ def set_queue(
         rate_per_s: the most that start in a second, on average, 0.0001 to 1,000,000.
         burst: the most that start at once after a quiet time, 1 to 1,000,000; 1 if there is a rate and none is given.
         tenant_rate_per_s, tenant_burst: the same for each tenant without a rate of its own.
+        runway: the most hints of it that relays let be out and unclaimed, 1 to 1,000,000; None: as their setting says.
+            Of what is out beyond a shorter one those that went last are taken back.
         schema: the installation's; default as for `enqueue`.
 
     Raises:
@@ -78,6 +81,7 @@ def set_queue(
         "burst": burst,
         "tenant_rate_per_s": tenant_rate_per_s,
         "tenant_burst": tenant_burst,
+        "runway": runway,
     }
     change = Change(target, check_name("queue", queue), terms, by=by, reason=reason, schema=schema)
     done = change.of_queue(_QUEUE_FIELDS)

@@ -16,7 +16,7 @@ __all__ = ["KEEP", "Keep", "QueueLimits", "TenantLimits", "check_terms", "merged
 MOST = 1_000_000
 SLOWEST = 0.0001
 
-_NUMBERS = {"max_running": 0, "tenant_max_running": 1, "burst": 1, "tenant_burst": 1, "weight": 1}
+_NUMBERS = {"max_running": 0, "tenant_max_running": 1, "burst": 1, "tenant_burst": 1, "weight": 1, "runway": 1}
 _RATES = {"rate_per_s": "burst", "tenant_rate_per_s": "tenant_burst"}
 
 
@@ -39,6 +39,7 @@ class QueueLimits:
         tenant_max_running: how many of each tenant, unless the tenant has a limit of its own.
         rate_per_s, burst: so many may start in a second, and so many at once.
         tenant_rate_per_s, tenant_burst: the same for each tenant that has no rate of its own.
+        runway: how many of its hints relays let be out and unclaimed at most, instead of their own setting.
         updated_at: when they were last changed, by the database's clock; None if nobody ever has.
     """
 
@@ -49,6 +50,7 @@ class QueueLimits:
     burst: int | None = None
     tenant_rate_per_s: float | None = None
     tenant_burst: int | None = None
+    runway: int | None = None
     updated_at: datetime | None = None
 
 

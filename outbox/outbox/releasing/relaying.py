@@ -30,6 +30,7 @@ __all__ = [
     "release",
     "runnable",
     "stray_hints",
+    "take_back_beyond",
     "unrelease",
     "went_out",
 ]
@@ -49,12 +50,13 @@ _REST = 1000
 @dataclass(frozen=True, slots=True)
 class DueQueue:
     """A queue in which a hint is due, and how many of its hints are out (counted up to the runway). `governed`: only
-    `release_limited` gives any.
+    `release_limited` gives any. `runway`: the most that shall be out, where somebody has set it for this queue.
     """
 
     name: str
     released: int
     governed: bool = False
+    runway: int | None = None
 
 
 class ReleasedHint(NamedTuple):
@@ -116,7 +118,9 @@ class Looker:
         for row in rows:
             first = (row.first_due, row.first_id) if row.first_due else None
             self.floors.of(row.queue).learn(row.instant, first, row.first_released)
-        due = [DueQueue(row.queue, row.released, row.governed) for row in rows if row.first_due or row.low_due]
+        due = [
+            DueQueue(row.queue, row.released, row.governed, row.runway) for row in rows if row.first_due or row.low_due
+        ]
         self._news = self._news and not due
         coming = [(row.next_at - row.instant).total_seconds() for row in rows if row.next_at]
         full_in_s = self._cadence.due_in(hurry=self._news)
@@ -220,6 +224,13 @@ def unrelease(
             blameless=blameless,
         )
     )
+
+
+def take_back_beyond(link: Link, queue: str, runway: int, *, batch: int) -> int:
+    """Owe again up to `batch` of a queue's hints that are out beyond its runway, and return how many. What somebody is
+    just claiming stays.
+    """
+    return len(link.run("take_back_beyond", queue=queue, runway=runway, batch=batch))
 
 
 def stray_hints(

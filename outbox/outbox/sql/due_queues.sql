@@ -1,7 +1,7 @@
 -- Purpose: find every queue that owes hints and is not paused: whether one is due, where its line begins, when the next one comes due, and how many hints
 --   are out and unclaimed. A full look: on its way it steps over all that an old snapshot elsewhere still keeps from being cleaned away.
 -- Transition: none
--- Parameters: runway (no count goes beyond it), queues and released_since (hints of these queues that went out earlier are not counted)
+-- Parameters: runway (no count goes beyond it, unless the queue has a longer one), queues and released_since (hints of these queues that went out earlier are not counted)
 -- Locks: none. Index: outbox_owed, one probe per distinct queue (outbox_owed_low for negative priorities); outbox_released for the counts.
 --   Each limit has an order, or the planner would read the table from its start in the hope of meeting a fitting row soon.
 WITH RECURSIVE now AS MATERIALIZED (
@@ -18,7 +18,7 @@ WITH RECURSIVE now AS MATERIALIZED (
   ) AS m
 )
 SELECT k.queue, n.instant, f.first_due, f.first_id, l.low_due, x.next_at, r.released, r.first_released,
-  coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = k.queue), false) AS governed
+  coalesce(q.governed, false) AS governed, q.runway
 FROM known AS k CROSS JOIN now AS n
 LEFT JOIN unnest(CAST(:queues AS text[]), CAST(:released_since AS timestamptz[])) AS s(queue, released_since) ON s.queue = k.queue
 {look_at_queue}

@@ -2,6 +2,6 @@
 -- Transition: none
 -- Parameters: queue
 -- Locks: the queue's row: a release that holds it takes milliseconds. Index: queue_limits_pkey.
-SELECT q.name, q.max_running, q.tenant_max_running, q.rate_per_s, q.burst, q.tenant_rate_per_s, q.tenant_burst, q.tokens, q.tokens_at, q.updated_at,
+SELECT q.name, q.max_running, q.tenant_max_running, q.rate_per_s, q.burst, q.tenant_rate_per_s, q.tenant_burst, q.runway, q.tokens, q.tokens_at, q.updated_at,
   {schema}.clock() AS now, current_setting('transaction_isolation') AS isolation
 FROM {schema}.queue_limits AS q WHERE q.name = CAST(:queue AS text) FOR NO KEY UPDATE

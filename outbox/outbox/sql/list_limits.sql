@@ -3,11 +3,12 @@
 -- Parameters: batch (the most tenants)
 -- Locks: none. Index: none: the tables hold a row for each that somebody has set, tenants besides one for each whose tokens were used just now.
 SELECT q.name AS queue, NULL AS tenant, q.max_running, q.tenant_max_running, q.rate_per_s, q.burst, q.tenant_rate_per_s, q.tenant_burst,
-  NULL::integer AS weight, q.updated_at
+  q.runway, NULL::integer AS weight, q.updated_at
 FROM {schema}.queue_limits AS q
 WHERE q.max_running IS NOT NULL OR q.tenant_max_running IS NOT NULL OR q.rate_per_s IS NOT NULL OR q.tenant_rate_per_s IS NOT NULL
+  OR q.runway IS NOT NULL
 UNION ALL
-(SELECT t.queue, t.name, t.max_running, NULL, t.rate_per_s, t.burst, NULL, NULL, t.weight, t.updated_at
+(SELECT t.queue, t.name, t.max_running, NULL, t.rate_per_s, t.burst, NULL, NULL, NULL, t.weight, t.updated_at
 FROM {schema}.tenant_limits AS t
 WHERE t.max_running IS NOT NULL OR t.rate_per_s IS NOT NULL OR t.weight <> 1
 ORDER BY t.queue, t.name LIMIT CAST(:batch AS integer))

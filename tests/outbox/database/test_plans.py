@@ -211,6 +211,7 @@ SCANS = [
     "release_picked",
     "spend_tokens",
     "take_back_limited",
+    "take_back_beyond",
     "limits_around",
 ]
 

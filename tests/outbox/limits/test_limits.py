@@ -31,6 +31,7 @@ from outbox import (
 from outbox.database.link import Link
 from outbox.keeping.limits import LimitKeeper
 from outbox.releasing.limited import release_limited
+from outbox.releasing.relaying import due_queues, take_back_beyond
 from outbox_schemas import Reason
 from support.database import Database
 from support.jobs import release_all, submit, take
@@ -47,7 +48,7 @@ def ops(database: Database) -> Iterator[sa.Connection]:
 
 def told(limits: QueueLimits | TenantLimits) -> dict[str, Any]:
     """Return what is limited, without the names and the instant."""
-    names = ("max_running", "tenant_max_running", "rate_per_s", "burst", "tenant_rate_per_s", "tenant_burst")
+    names = ("max_running", "tenant_max_running", "rate_per_s", "burst", "tenant_rate_per_s", "tenant_burst", "runway")
     found = {name: getattr(limits, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -74,6 +75,43 @@ def test_what_is_not_given_stays(database: Database, ops: sa.Connection) -> None
     found = audits(database)
     assert [row[:3] for row in found] == [("ada", "queue notes", WHO["reason"])] * 4
     assert found[0][3]["max_running"] == 5
+
+
+def test_a_runway_is_a_limit_like_others_that_governs_nothing(
+    database: Database, ops: sa.Connection, link: Link
+) -> None:
+    """It is merged, listed and audited; releases go on in plain order; a shorter one takes back what went out last."""
+    jobs = submit(database, 6)
+    released = release_all(link)
+    with ops.begin():
+        assert set_queue(ops, "notes", runway=10, **WHO).runway == 10
+    assert [queue.governed for queue in due_queues(link, runway=3)] == []
+    with ops.begin():
+        done = set_queue(ops, "notes", runway=4, **WHO)
+        assert list_limits(ops) == [done]
+    taken_back = database.rows("SELECT job_id FROM {s}.outbox WHERE phase = 'owed' AND last_error = 'limits changed'")
+    assert {row[0] for row in taken_back} == {hint.job_id for hint in released[4:]}
+    [found] = due_queues(link, runway=3)
+    assert (found.governed, found.runway, found.released) == (False, 4, 4)
+    assert len(release_all(link)) == 2
+    with ops.begin():
+        assert clear_queue(ops, "notes", **WHO).runway is None
+        assert list_limits(ops) == []
+    assert [row[3]["runway"] for row in audits(database)] == [10, 4, None]
+    assert len(jobs) == 6
+
+
+def test_no_hint_is_taken_back_where_the_transaction_would_fail(database: Database, link: Link) -> None:
+    """Under REPEATABLE READ rows that have changed meanwhile would end it: relays see to the hints then."""
+    submit(database, 3)
+    release_all(link)
+    engine = database.engine(poolclass=sa.NullPool, isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        set_queue(connection, "notes", runway=1, **WHO)
+    assert database.count("outbox WHERE phase = 'released'") == 3
+    assert take_back_beyond(link, "notes", 1, batch=1) == 1
+    assert take_back_beyond(link, "notes", 1, batch=9) == 1
+    assert take_back_beyond(link, "notes", 1, batch=9) == 0
 
 
 def test_tenants_have_limits_and_a_weight(database: Database, ops: sa.Connection) -> None:

@@ -29,10 +29,10 @@ PURGING = "purge erase_payloads"
 PAUSING = "list_pauses take_back owing_queues set_aside put_back forget_pauses"
 FIGURES = "hold_count count_queues keep_figures"
 LIMITED = "free_keys hold_limits count_limited pick_low release_picked spend_tokens set_rest_aside"
-LIMITING = f"{LIMITED} governed_queues take_back_limited forget_tokens"
+LIMITING = f"{LIMITED} governed_queues take_back_limited take_back_beyond forget_tokens"
 LIMITS = (
     "hold_queue open_queue set_queue_limits read_tenant set_tenant_limits govern_queue list_limits governed_queues "
-    "take_back_limited forget_tokens limits_around key_around"
+    "take_back_limited take_back_beyond forget_tokens limits_around key_around list_runways"
 )
 LEASES = "due_leases put_off_leases recover_leases expire_deadlines"
 KEEPING = f"{RELEASING} {PAUSING} {LIMITING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"

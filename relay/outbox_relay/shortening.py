@@ -1,0 +1,49 @@
+"""When somebody gives a queue a shorter runway, what is out beyond it is taken back. For the release loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outbox.database.floors import MOST_QUEUES
+from outbox.database.link import Link
+from outbox.processes.barriers import Barrier, hit
+from outbox.releasing.relaying import DueQueue, take_back_beyond
+
+__all__ = ["Shortening"]
+
+BATCH = 5000
+
+
+class Shortening:
+    """Remembers how long each queue's runway may be. Each relay takes back once what is out when it hears of a shorter
+    one: of what others release that haven't heard yet, these see to the rest. Not what goes out beyond it later: hints
+    that go ahead, and relays that top up at the same moment.
+
+    Args:
+        most: the relay's own setting, in hints, for queues that have no bound of their own.
+    """
+
+    def __init__(self, link: Link, most: int) -> None:
+        self._link = link
+        self._most = most
+        self._known: dict[str, int] = {}
+        self._too_long: dict[str, int] = {}
+
+    def seen(self, due: Sequence[DueQueue]) -> int:
+        """Take in what a look has shown, take back what is too much, and return how many hints that were."""
+        if len(self._known) > MOST_QUEUES:
+            self._known.clear()
+        for queue in due:
+            most = self._most if queue.runway is None else queue.runway
+            if most < self._known.get(queue.name, self._most) and queue.released > most:
+                self._too_long[queue.name] = most
+            self._known[queue.name] = most
+        return sum(self._take_back(name) for name in list(self._too_long))
+
+    def _take_back(self, queue: str) -> int:
+        taken_back = take_back_beyond(self._link, queue, self._too_long[queue], batch=BATCH)
+        if taken_back < BATCH:
+            del self._too_long[queue]
+        if taken_back:
+            hit(Barrier.RELAY_AFTER_LIMITS)
+        return taken_back
