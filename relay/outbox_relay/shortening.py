@@ -35,7 +35,8 @@ class Shortening:
             self._known.clear()
         for queue in due:
             most = self._most if queue.runway is None else queue.runway
-            if most < self._known.get(queue.name, self._most) and queue.released > most:
+            # What is out is counted no further than the runway: there may be more.
+            if most < self._known.get(queue.name, self._most) and queue.released >= most:
                 self._too_long[queue.name] = most
             self._known[queue.name] = most
         return sum(self._take_back(name) for name in list(self._too_long))
