@@ -156,6 +156,39 @@ def test_nothing_is_changed_where_each_statement_commits_by_itself(
     assert database.count("audit") == database.count("jobs") == 0
 
 
+@pytest.mark.parametrize("terms", [{"supersedes": True}, {"replace": "latest"}], ids=["supersedes", "replace"])
+@pytest.mark.parametrize("write", [outbox.enqueue, outbox.enqueue_many], ids=["one", "many"])
+def test_no_job_takes_anothers_place_where_each_statement_commits_by_itself(
+    database: Database, write: Callable[..., Any], terms: dict[str, Any]
+) -> None:
+    """The other job would be ended, or changed, by a statement whose locks are gone before the next one."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        outbox.enqueue(connection, Note(key="n"), schema=database.schema)
+    payload = Note(key="n", body="new")
+    committing = database.engine(isolation_level="AUTOCOMMIT")
+    with committing.connect() as target, pytest.raises(NameRefused, match="AUTOCOMMIT"):
+        write(target, [payload] if write is outbox.enqueue_many else payload, schema=database.schema, **terms)
+    assert database.rows("SELECT state, payload ->> 'body' FROM {s}.jobs") == [("ready", None)]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+@pytest.mark.parametrize("terms", [{}, {"supersedes": True}], ids=["plain", "supersedes"])
+def test_async_writers_refuse_it_too(database: Database, driver: str, terms: dict[str, Any]) -> None:
+    """Whatever the driver calls that mode."""
+
+    async def write() -> None:
+        engine = create_async_engine(database.driver_url(driver), isolation_level="AUTOCOMMIT")
+        try:
+            async with engine.connect() as connection:
+                await outbox.enqueue_async(connection, Note(key="n"), schema=database.schema, **terms)
+        finally:
+            await engine.dispose()
+
+    with pytest.raises(NameRefused, match="AUTOCOMMIT"):
+        asyncio.run(write())
+    assert database.count("jobs") == 0
+
+
 def test_a_search_for_functions_finds_some() -> None:
     """Of each sort, so that nothing above is empty."""
     found = {one.__name__ for one in _changing()}

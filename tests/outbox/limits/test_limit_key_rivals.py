@@ -87,6 +87,7 @@ def test_a_job_stays_in_line_while_the_one_in_its_way_is_ending(database: Databa
         assert go(link) == []
         assert go(link) == []
         assert places(database) == {"leased": 1, "next": 1, "aside": 3}
+    assert KeyKeeper().keep(link).put_back == 0, "the one in line is next, for as long as any other"
     assert go(link) == more[:1]
 
 
