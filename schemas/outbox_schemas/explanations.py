@@ -22,6 +22,7 @@ class Reason(StrEnum):
     JOBS_AWAITED = "jobs_awaited"
     SET_UNMET = "set_unmet"
     PAUSED = "paused"
+    ROW_HELD = "row_held"
     QUEUE_LIMIT = "queue_limit"
     TENANT_LIMIT = "tenant_limit"
     RATE_LIMIT = "rate_limit"

@@ -232,6 +232,12 @@ _SURROUNDINGS = (
         "see that a relay runs and reaches both servers; read the broker's log",
     ),
     Check(
+        "queue_held",
+        Severity.WARNING,
+        "a session holds a queue's limits in an open transaction, so that nothing of it is released",
+        "COMMIT or ROLLBACK there, or end the session: `SELECT pg_terminate_backend(PID)`",
+    ),
+    Check(
         "no_consumer",
         Severity.WARNING,
         "jobs wait for a kind and version that no consumer seen lately runs",

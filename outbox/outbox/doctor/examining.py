@@ -181,6 +181,7 @@ class Examination:
 _ASKED = frozenset(
     {
         "queue_stuck",
+        "queue_held",
         "no_consumer",
         "key_missing",
         "set_overdue",

@@ -14,11 +14,12 @@ from outbox.database.targets import Target, connection_of, schema_of
 from outbox.explaining.key_reasons import key_around
 from outbox.explaining.limit_reasons import limits_around
 from outbox.explaining.reasons import explanation_of
+from outbox.explaining.row_holders import HELD_S, RowHolder, holders_of
 from outbox.explaining.surroundings import AHEAD_LIMIT, Surroundings
 from outbox.leases.presence import LIVE_S
 from outbox.operating.pausing import Pause
 from outbox.reading.jobs import get_job
-from outbox_schemas import Explanation, JobNotFound, JobView
+from outbox_schemas import Explanation, JobNotFound, JobState, JobView
 from outbox_schemas.explanations import AwaitedSet
 
 __all__ = ["explain", "explain_job"]
@@ -71,11 +72,19 @@ def _explained(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -
         limits=limits,
         discarded=discarded,
         key=None if job.limit_key is None else key_around(read("key_around", {"job_id": job.id})),
+        holders=_holders(job, read),
         attempt_ended_at=row.attempt_ended_at,
         relay_seen_at=row.relay_seen_at,
         able_seen_at=row.able_seen_at,
     )
     return explanation_of(job, around)
+
+
+def _holders(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -> tuple[RowHolder, ...]:
+    """Return who holds what a job needs that waits; one that runs has its row held by its own worker at times."""
+    if job.state is not JobState.READY:
+        return ()
+    return holders_of(read("row_holders", {"job_id": job.id, "queue": job.queue, "old_s": HELD_S}))
 
 
 def _dated(first: str, second: str, at: str) -> tuple[str, str, datetime]:

@@ -11,6 +11,7 @@ from datetime import datetime
 from outbox.explaining.key_reasons import held_by_key
 from outbox.explaining.limit_reasons import held_back
 from outbox.explaining.remedies import ERASED, REMEDIES, resuming
+from outbox.explaining.row_holders import held_by_sessions
 from outbox.explaining.surroundings import AHEAD_LIMIT, Surroundings
 from outbox.keeping.keys import KEY_NEXT, KEY_WAITS
 from outbox.keeping.pauses import PAUSED
@@ -204,7 +205,11 @@ def _put_off(job: JobView, owed: OwedView, around: Surroundings) -> Finding:
 
 
 def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
-    """Yield who is missing first: what is released or owed moves by itself only if there is somebody."""
+    """Yield who is in the way, and who is missing, first: what is released or owed moves by itself only if there is
+    somebody.
+    """
+    for code, text, since in held_by_sessions(around.holders, job.queue):
+        yield _finding(code, text, since=since)
     yield from _no_consumer(job, around)
     if owed.phase is Phase.RELEASED:
         yield _released(owed, around.now)

@@ -21,6 +21,7 @@ REMEDIES = MappingProxyType(
         Reason.JOBS_AWAITED: "the end of those jobs, as `fan_in` was told; or a cancel of this one",
         Reason.SET_UNMET: "a person: mend and redrive those jobs (`outbox dead preview ID`), or cancel this one",
         Reason.PAUSED: "a person: `outbox queues resume`, for each pause that holds it",
+        Reason.ROW_HELD: "a person: COMMIT or ROLLBACK in that session, or `SELECT pg_terminate_backend(PID)`",
         Reason.QUEUE_LIMIT: "the end of a job of its queue, or of its lease; or a person: `outbox queues set`",
         Reason.TENANT_LIMIT: "the end of a job of its tenant in this queue; or a person: `outbox queues set-tenant`",
         Reason.RATE_LIMIT: "time: so many start in a second; or a person: `outbox queues set`, or `set-tenant`",

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from outbox.explaining.key_reasons import KeyAround
 from outbox.explaining.limit_reasons import LimitsAround
+from outbox.explaining.row_holders import RowHolder
 from outbox.operating.pausing import Pause
 from outbox_schemas.explanations import AwaitedSet
 
@@ -34,6 +35,7 @@ class Surroundings:
         key: what there is of its concurrency key; None where it has none.
         discarded: who has closed its dead letter, why, and when.
         attempt_ended_at: when its last attempt ended.
+        holders: sessions that hold its row, or that of its queue's limits, for long.
         relay_seen_at, able_seen_at: the last sign of any relay, and of any consumer that could run it, as far as these
             are on record still.
     """
@@ -51,5 +53,6 @@ class Surroundings:
     discarded: tuple[str, str, datetime] | None = None
     key: KeyAround | None = None
     attempt_ended_at: datetime | None = None
+    holders: tuple[RowHolder, ...] = ()
     relay_seen_at: datetime | None = None
     able_seen_at: datetime | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from outbox import fan_in
+from outbox import fan_in, set_queue
 from outbox.database.link import Link
 from outbox.database.statements import statements_for
 from outbox.doctor import CHECKS, Limits, Report, examine
@@ -49,6 +49,7 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
     # Each of these has a test of its own below, or beside the schedules' other tests.
     others = {
         "queue_stuck",
+        "queue_held",
         "no_consumer",
         "key_missing",
         "set_overdue",
@@ -193,6 +194,23 @@ def test_what_holds_back_the_cleaning_up_is_told(database: Database, asked: Call
         other.execute(database.sql("CREATE TABLE {s}.holds ()"))
         assert f"session {pid}" in subjects(asked(old_s=0.0))["horizon_held"]
         assert "horizon_held" not in codes(asked(old_s=3600.0))
+
+
+def test_who_holds_a_queue_is_told(database: Database, asked: Callable[..., Report]) -> None:
+    """A change of limits that is not committed counts once it is old enough, and only where something waits for it."""
+    who = {"by": "ada", "reason": "x", "schema": database.schema}
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        set_queue(connection, "notes", max_running=1, **who)
+        set_queue(connection, "free", runway=9, **who)
+    with database.connect(autocommit=False, application_name="psql") as other:
+        pid = other.execute("SELECT pg_backend_pid()").fetchone()[0]
+        other.execute(database.sql("SELECT 1 FROM {s}.queue_limits FOR NO KEY UPDATE"))
+        [found] = [one for one in asked(overdue_s=0.0).disorders if one.check.code == "queue_held"]
+        assert [case.subject for case in found.cases] == ["queue notes"]
+        assert f"session {pid}" in found.cases[0].detail
+        assert "application psql" in found.cases[0].detail
+        assert "queue_held" not in codes(asked(overdue_s=3600.0))
+    assert "queue_held" not in codes(asked(overdue_s=0.0))
 
 
 def test_a_changed_schema_is_told_by_what_it_harms(database: Database, asked: Callable[..., Report]) -> None:

@@ -16,6 +16,7 @@ from outbox.explaining.key_reasons import KeyAround, held_by_key
 from outbox.explaining.limit_reasons import LimitsAround
 from outbox.explaining.reasons import NO_HANDLER, NOT_DUE, UNKNOWN_KEY, explanation_of
 from outbox.explaining.remedies import REMEDIES, resuming
+from outbox.explaining.row_holders import RowHolder
 from outbox.explaining.surroundings import AHEAD_LIMIT, Surroundings
 from outbox.keeping.keys import KEY_WAITS
 from outbox.keeping.pauses import PAUSED
@@ -104,6 +105,19 @@ SITUATIONS: list[tuple[JobView, Surroundings, str, list[Reason]]] = [
         replace(ALONE, pauses=(CLOSED,)),
         "a person: queue default is paused by ada: the bank is closed",
         [Reason.PAUSED],
+    ),
+    (
+        job(owed=owed(Phase.OWED)),
+        replace(STAFFED, holders=(RowHolder("queue", 4711, "psql", "ada", NOW, 40.0),)),
+        "the end of a transaction, open for 40 s: session 4711 (application psql, user ada) holds the limits of queue "
+        "default, of which nothing is released meanwhile",
+        [Reason.ROW_HELD, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.RELEASED, 5, 1)),
+        replace(STAFFED, holders=(RowHolder("job", 4711),)),
+        "the end of a transaction: session 4711 holds its row",
+        [Reason.ROW_HELD, Reason.HINT_RELEASED],
     ),
     (
         job(owed=owed(Phase.OWED)),

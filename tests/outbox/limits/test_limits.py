@@ -310,6 +310,36 @@ def test_explain_names_the_limit(database: Database, link: Link, ops: sa.Connect
         assert not {Reason.TENANT_LIMIT, Reason.QUEUE_LIMIT} & {finding.code for finding in explain(ops, second).also}
 
 
+@pytest.mark.parametrize("row", ["queue", "job", "savepoint"])
+def test_explain_names_the_session_that_holds_a_row(
+    database: Database, ops: sa.Connection, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    """A change of limits, or of the job, that somebody has forgotten to commit: who, since when, what it blocks."""
+    [job_id] = submit(database)
+    monkeypatch.setattr("outbox.explaining.explaining.HELD_S", 0.0)
+    with ops.begin():
+        set_queue(ops, "notes", max_running=1, **WHO)
+        assert Reason.ROW_HELD not in {explain(ops, job_id).code}  # one's own change is no riddle
+    with database.connect(autocommit=False, application_name="psql") as other:
+        if row == "savepoint":
+            other.execute("SAVEPOINT here")
+        locked = "outbox" if row == "job" else "queue_limits"
+        other.execute(database.sql(f"SELECT 1 FROM {{s}}.{locked} FOR NO KEY UPDATE"))
+        with ops.begin():
+            found = explain(ops, job_id)
+        pid = other.info.backend_pid
+        assert (found.code, f"session {pid} (application psql, user " in found.text) == (Reason.ROW_HELD, True)
+        assert found.since is not None
+        assert ("holds its row" in found.text) is (row == "job")
+        assert ("holds the limits of queue notes" in found.text) is (row != "job")
+        monkeypatch.setattr("outbox.explaining.explaining.HELD_S", 3600.0)
+        with ops.begin():
+            assert explain(ops, job_id).code is not Reason.ROW_HELD
+        monkeypatch.setattr("outbox.explaining.explaining.HELD_S", 0.0)
+    with ops.begin():
+        assert explain(ops, job_id).code is not Reason.ROW_HELD
+
+
 def test_the_async_twins(database: Database) -> None:
     """They do the same on an `AsyncConnection`."""
 

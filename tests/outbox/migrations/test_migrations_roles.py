@@ -66,14 +66,14 @@ SCHEDULING = (
 )
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new enqueue_keyed enqueue_new_keyed take_place "
-    "find_committed get_job surroundings limits_around key_around once find_once "
+    "find_committed get_job surroundings row_holders limits_around key_around once find_once "
     "keep_once look_at_members open_join",
     "coalescer": "enqueue_subjects supersede replace",
     "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
     f"{PURGING} {TURNS} {PLANNING}",
     "consumer": f"{KEEPING} relay_lives {WORKING} unsettled_effects spent_budgets record_refusals",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "
-    "list_attempts list_refusals job_tree queue_overview read_clock surroundings "
+    "list_attempts list_refusals job_tree queue_overview read_clock surroundings row_holders "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} {SCHEDULING} list_processes hold_job hold_jobs cancellable read_traces "
     "list_figures bound_queue unbound_queue list_bounds "
     f"cancel write_audit pause resume list_pauses take_back wake_relay {LIMITS} get_payload "
