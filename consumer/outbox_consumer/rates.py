@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -9,6 +10,9 @@ from collections.abc import Callable, Iterable
 
 __all__ = ["EndRates"]
 
+# Ends that come by chance differ from what was expected by more than so many times its square root in one of hundreds
+# of cases.
+_BY_CHANCE = 3
 # A rate that has fallen below this is not told any more.
 _NOTHING = 0.001
 
@@ -29,7 +33,9 @@ class EndRates:
             self._ended.update(queues)
 
     def per_s(self) -> dict[str, float]:
-        """Return jobs ended a second since the last call, the rate of then counting for half."""
+        """Return jobs ended a second since the last call. The rate of then counts for half, unless chance does not
+        explain so many ends, or so few: then the rate has changed, and only what was measured counts.
+        """
         now = self._clock()
         with self._lock:
             ended, self._ended = self._ended, Counter()
@@ -37,8 +43,14 @@ class EndRates:
         rates = {}
         for queue in ended.keys() | self._rates.keys():
             measured = ended[queue] / passed_s
-            rate = (self._rates[queue] + measured) / 2 if queue in self._rates else measured
+            before = self._rates.get(queue)
+            rate = measured if before is None or _changed(before * passed_s, ended[queue]) else (before + measured) / 2
             if rate >= _NOTHING:
                 rates[queue] = rate
         self._rates = rates
         return dict(rates)
+
+
+def _changed(expected: float, ended: int) -> bool:
+    """Tell whether so many ends are more, or fewer, than chance makes of what was expected. Pure."""
+    return abs(ended - expected) > _BY_CHANCE * math.sqrt(max(expected, 1.0))

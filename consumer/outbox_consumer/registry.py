@@ -8,6 +8,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from outbox.leases.leasing import Ability
+from outbox.reading.known_names import close_to
 from outbox.reading.payload_types import imported_module
 from outbox.texts.masking import named
 from outbox_consumer.handler import AnyHandler, AsyncHandler, BaseHandler, Handler
@@ -71,11 +72,18 @@ class Registry:
         """
         asked, own = set(queues), self.queues()
         if not asked & set(own):
+            close = self.like(asked)
+            meant = f"; did you mean {' or '.join(close)}?" if close else ""
             raise HandlerError(
                 f"the consumer works for {', '.join(sorted(asked)) or 'no queue'}, but its handlers' payloads go to "
-                f"{', '.join(own)}; name one of these with --queue or OUTBOX_CONSUMER_QUEUES, or leave it out"
+                f"{', '.join(own)}; name one of these with --queue or OUTBOX_CONSUMER_QUEUES, or leave it out{meant}"
             )
         return sorted(asked - set(own))
+
+    def like(self, queues: Iterable[str]) -> list[str]:
+        """Return those queues of the handlers' payload types that one of these may have been meant to be."""
+        own = self.queues()
+        return sorted({one for name in queues for one in close_to(name, own)})
 
     def by_lane(self) -> dict[Lane, list[AnyHandler]]:
         """Return the handlers by where they run; nothing for a lane that has none."""

@@ -137,7 +137,10 @@ class Consumer:
             },
         )
         if self._idle_queues:
-            log.warning("no handler's payload names these queues", extra={"queues": ",".join(self._idle_queues)})
+            told = {"queues": ",".join(self._idle_queues)}
+            if close := self._registry.like(self._idle_queues):
+                told["did_you_mean"] = ",".join(close)
+            log.warning("no handler's payload names these queues", extra=told)
 
     def broker_away(self) -> bool:
         """Tell whether any queue's work is to be taken straight from PostgreSQL now."""

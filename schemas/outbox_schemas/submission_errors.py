@@ -91,7 +91,8 @@ class QueueFull(OutboxError):  # noqa: N818 - named by what happened
         measure: "backlog" (due jobs) or "oldest_due_s" (seconds for which the oldest has been due).
         figure, limit: what was counted, and the bound. age_s: how many seconds ago it was counted.
         policy: "refuse", "shed" (the priority is too low), or "defer" (its deadline comes before its turn).
-        drain_s: in how many seconds the backlog will be done by the rate of late, if nothing is added; None if unknown.
+        drain_s: in how many seconds the backlog will be done by the rate of late, if nothing is added; None if
+            unknown, or while all of it is paused.
     """
 
     code = "queue_full"
@@ -118,7 +119,9 @@ class QueueFull(OutboxError):  # noqa: N818 - named by what happened
         self.drain_s = drain_s
         of = f"queue {queue!r} is full" if tenant is None else f"queue {queue!r} is full for tenant {tenant!r}"
         what = "due jobs" if measure == "backlog" else "s since its oldest job was due"
-        drains = "nothing of it ends just now" if drain_s is None else f"it drains in about {drain_s:.0f} s"
+        drains = (
+            "nothing of it ends just now, or it is paused" if drain_s is None else f"it drains in about {drain_s:.0f} s"
+        )
         why = {
             "shed": ", and lower priorities are shed; submit it again later or with a higher priority",
             "defer": ", and it could not be deferred before its deadline; submit it again with a later one",

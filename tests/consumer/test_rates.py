@@ -21,15 +21,27 @@ class Clock:
 
 
 def test_rates_are_by_queue_and_over_the_time_since_the_last() -> None:
-    """The first is what was measured; later ones count for half beside the one before."""
+    """The first is what was measured; later ones count for half beside the one before, where chance explains them."""
     clock = Clock()
     ends = EndRates(clock)
-    ends.add(["a"] * 20 + ["b"] * 10)
+    ends.add(["a"] * 20 + ["b"] * 9)
     clock.now += 10
-    assert ends.per_s() == {"a": 2.0, "b": 1.0}
-    ends.add(["a"] * 40)
+    assert ends.per_s() == {"a": 2.0, "b": 0.9}
+    ends.add(["a"] * 30)
     clock.now += 10
-    assert ends.per_s() == {"a": 3.0, "b": 0.5}
+    assert ends.per_s() == {"a": 2.5, "b": 0.45}
+
+
+@pytest.mark.parametrize(("before", "after"), [(1000, 100), (100, 1000), (100, 0), (0, 100), (40, 80)])
+def test_a_rate_that_has_changed_is_told_at_once(before: int, after: int) -> None:
+    """What was measured last counts alone then: a drain time must not rest on the pace of before."""
+    clock = Clock()
+    ends = EndRates(clock)
+    for count in (before, before, before, after):
+        ends.add(["q"] * count)
+        clock.now += 10
+        told = ends.per_s()
+    assert told.get("q", 0.0) == after / 10
 
 
 def test_an_idle_queue_is_forgotten() -> None:

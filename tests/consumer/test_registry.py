@@ -96,6 +96,8 @@ def test_queues_beside_the_handlers_are_told_or_refused() -> None:
     """A queue that no payload names is told; a consumer for nothing but such queues would do nothing, ever."""
     registry = Registry([handler(), handler(payload=OtherTask)])
     assert registry.check_queues(["q", "elsewhere"]) == ["elsewhere"]
+    assert registry.like(["elsewhere", "Q"]) == ["q"]
+    assert registry.like(["elsewhere"]) == []
     with pytest.raises(HandlerError, match=r"works for elsewhere, but its handlers' payloads go to other, q"):
         registry.check_queues(["elsewhere"])
 

@@ -10,6 +10,7 @@ import click
 from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import age, by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show, table
+from outbox.cli.unknown_names import show_done, unknown_names
 from outbox.limits.bounding import BoundPolicy, QueueBound, bound_queue, unbound_queue
 from outbox.reading.queue_figures import FRESH_S, QueueFigures
 from outbox.settings import Settings
@@ -55,11 +56,13 @@ def bound_command(
     which may be seconds old. Retries, redrives and schedules are never refused.
     """
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name, tenant=tenant)
         bound = bound_queue(
             connection, name, tenant=tenant, max_backlog=max_backlog, max_age=max_age, policy=policy, keeps=keeps,
             longest=longest, by=by, reason=reason, schema=settings.schema_name,
         )  # fmt: skip
-    show(bound, lambda: [printable(f"{_of(bound)} is bounded: {_limits(bound)}, {_policy(bound)}", _LINE)])
+    line = f"{_of(bound)} is bounded: {_limits(bound)}, {_policy(bound)}"
+    show_done(bound, unknown, lambda: [printable(line, _LINE)])
 
 
 @click.command("unbound")

@@ -9,9 +9,11 @@ import click
 
 from outbox.cli.amounts import Amount, Whole
 from outbox.cli.dead_options import by_option, changing, reason_option
-from outbox.cli.output import json_option, pass_settings, show, table
+from outbox.cli.output import json_option, pass_settings, table
+from outbox.cli.unknown_names import show_done, unknown_names
 from outbox.limits.setting import clear_queue, clear_tenant, set_queue, set_tenant
 from outbox.limits.terms import KEEP, MOST, SLOWEST, Keep, QueueLimits, TenantLimits
+from outbox.reading.known_names import UnknownName
 from outbox.reading.runways import RunwaySource, RunwayView
 from outbox.settings import Settings
 from outbox.texts.masking import printable
@@ -77,8 +79,9 @@ def set_command(settings: Settings, /, *, name: str, by: str, reason: str, **giv
     given["rate_per_s"], given["tenant_rate_per_s"] = given.pop("rate"), given.pop("tenant_rate")
     terms = _terms(given)
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name)
         done = set_queue(connection, name, by=by, reason=reason, schema=settings.schema_name, **terms)
-    _say(done)
+    _say(done, unknown)
 
 
 @click.command("set-tenant")
@@ -98,8 +101,9 @@ def set_tenant_command(settings: Settings, /, *, name: str, tenant: str, by: str
     given["rate_per_s"] = given.pop("rate")
     terms = _terms(given)
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name, tenant=tenant)
         done = set_tenant(connection, name, tenant, by=by, reason=reason, schema=settings.schema_name, **terms)
-    _say(done)
+    _say(done, unknown)
 
 
 @click.command("unset")
@@ -169,9 +173,9 @@ def _cells(one: QueueLimits | TenantLimits) -> list[object]:
     return [one.queue, None, *cells, *each, one.runway, None]
 
 
-def _say(done: QueueLimits | TenantLimits) -> None:
+def _say(done: QueueLimits | TenantLimits, unknown: Sequence[UnknownName] = ()) -> None:
     whose = f"queue {done.queue}" if isinstance(done, QueueLimits) else f"tenant {done.tenant} in queue {done.queue}"
-    show(done, lambda: [printable(f"{whose}: {_words(done)}", 1000)])
+    show_done(done, unknown, lambda: [printable(f"{whose}: {_words(done)}", 1000)])
 
 
 def _words(done: QueueLimits | TenantLimits) -> str:

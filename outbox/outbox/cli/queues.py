@@ -19,6 +19,7 @@ from outbox.cli.queue_limits import (
     unset_command,
     unset_tenant_command,
 )
+from outbox.cli.unknown_names import show_done, unknown_names
 from outbox.limits.bounding import bounds_of
 from outbox.limits.setting import limits_of
 from outbox.operating.pausing import Pause, PauseScope, pause, pauses_of, resume
@@ -44,7 +45,8 @@ def queues(ctx: click.Context) -> None:
 
     SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
     its queue's pause), RELEASED for a consumer. READY is the sum of the four. IN and OUT are jobs submitted and ended a
-    second, as measured lately; DRAINS IN says how long what is due and released takes at that rate if nothing is added.
+    second, as measured lately; DRAINS IN says how long what is due and released takes at that rate if nothing is added,
+    and how old the rate is; nothing where all of it is paused.
     RUNWAY is how many hints relays let be out just now, of how many at most: by their setting, or, where it says "set",
     by the queue's own limit. Below stands what is paused, and then the limits and the bounds.
     """
@@ -112,8 +114,13 @@ def _rates(figures: QueueFigures | None) -> list[str | None]:
     return [
         None if figures.in_per_s is None else f"{figures.in_per_s:.1f}",
         None if figures.out_per_s is None else f"{figures.out_per_s:.1f}",
-        None if figures.drain_s is None else f"{at_least}{span(figures.drain_s)}",
+        None if figures.drain_s is None else f"{at_least}{span(figures.drain_s)}{_as_of(figures)}",
     ]
+
+
+def _as_of(figures: QueueFigures) -> str:
+    """Return how old the rate is that a drain time rests on; an empty backlog rests on none."""
+    return "" if not figures.drain_s or figures.out_age_s is None else f" ({span(figures.out_age_s)} ago)"
 
 
 def _pause_lines(pauses: Sequence[Pause]) -> list[str]:
@@ -176,12 +183,13 @@ def pause_command(
     """
     scope, of = _chosen(name, kind, tenant, everything)
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name, kind=kind, tenant=tenant)
         done = pause(connection, scope, of, by=by, reason=reason, schema=settings.schema_name)
     first = done.pause
     line = f"{first} is paused; {done.taken_back} hints were taken back"
     if not done.begun:
         line = f"{first} was paused already, {instant(first.since)} by {first.by}: {first.reason}"
-    show(done, lambda: [masked_line(printable(line, 1000))])
+    show_done(done, unknown, lambda: [masked_line(printable(line, 1000))])
 
 
 @queues.command("resume")

@@ -69,8 +69,9 @@ class QueueFigures:
         in_per_s: jobs submitted a second.
         out_per_s: jobs ended by consumers a second, as these told last; None where none has told.
         late_mean_s, late_max_s: how long after their time those that run were started (`started_at - run_at`).
-        drain_s: backlog / out_per_s; None where nothing ends.
+        drain_s: backlog / out_per_s; None where nothing ends, or all of it is paused: nobody knows until when.
         counted_at, age_s: when that was, and how many seconds ago.
+        out_age_s: how many seconds ago the oldest word was given that out_per_s rests on; None where nobody tells now.
     """
 
     queue: str
@@ -87,6 +88,7 @@ class QueueFigures:
     drain_s: float | None
     counted_at: datetime
     age_s: float
+    out_age_s: float | None = None
 
 
 class FigureKeeper:
@@ -139,7 +141,7 @@ def list_figures(link: Link) -> list[QueueFigures]:
     fields = [name for name in QueueFigures.__dataclass_fields__ if name != "tenant"]
     return [
         QueueFigures(tenant=row.tenant or None, **{name: getattr(row, name) for name in fields})
-        for row in link.run("list_figures")
+        for row in link.run("list_figures", live_s=_LIVE_S)
     ]
 
 
@@ -187,5 +189,5 @@ def _columns(rows: Sequence[Any], counted_s: float, since_s: float | None) -> di
         "out_per_s": [row.out_per_s for row in rows],
         "late_mean_s": [row.late_mean_s for row in rows],
         "late_max_s": [row.late_max_s for row in rows],
-        "drain_s": [drain_s(int(row.backlog), out.get(row.queue)) for row in rows],
+        "drain_s": [None if row.paused else drain_s(int(row.backlog), out.get(row.queue)) for row in rows],
     }

@@ -1,4 +1,4 @@
--- Purpose: count, per queue and per tenant that has a bound of its own, what is due, scheduled and running, and read what is known of its rates. Bounded:
+-- Purpose: count, per queue and per tenant that has a bound of its own, what is due, scheduled and running, and read what is known of its rates, and whether all of it is paused. Bounded:
 --   of each queue no more than so many rows are read, so a count may say "at least".
 -- Transition: none
 -- Parameters: most (due rows read of a queue, or one more than its highest bound), few (other rows read of one), sample (leases looked at for lateness); since, since_id (jobs created
@@ -8,6 +8,9 @@
 --   jobs_pkey. Each limit has an order, or the planner would read the table from its start.
 WITH RECURSIVE now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
+), paused AS MATERIALIZED (
+  SELECT {paused_queues}, {paused_names}
+  FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
 ), owed(queue) AS (
   (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue, o.order_key, o.job_id LIMIT 1)
   UNION ALL
@@ -108,8 +111,9 @@ SELECT k.queue, '' AS tenant,
   ) AS s WHERE s.due_at > n.instant) AS scheduled,
   coalesce(l.running, 0) AS running,
   CAST(extract(epoch FROM n.instant - (SELECT min(d.oldest) FROM due AS d WHERE d.queue = k.queue)) AS float8) AS oldest_due_s,
-  coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, f.in_per_s AS in_before
-FROM known AS k CROSS JOIN now AS n
+  coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, f.in_per_s AS in_before,
+  z.everything OR k.queue = ANY (z.queues) AS paused
+FROM known AS k CROSS JOIN now AS n CROSS JOIN paused AS z
 LEFT JOIN line AS m ON m.queue = k.queue
 LEFT JOIN leased AS l ON l.queue = k.queue
 LEFT JOIN late AS t ON t.queue = k.queue
@@ -118,8 +122,9 @@ LEFT JOIN ended AS e ON e.queue = k.queue
 LEFT JOIN {schema}.queue_figures AS f ON f.queue = k.queue AND f.tenant = ''
 UNION ALL
 SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false), 0, 0,
-  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), 0, NULL, NULL, NULL, NULL
-FROM {schema}.queue_bounds AS b CROSS JOIN now AS n
+  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), 0, NULL, NULL, NULL, NULL,
+  z.everything OR b.queue = ANY (z.queues) OR b.tenant = ANY (z.tenants)
+FROM {schema}.queue_bounds AS b CROSS JOIN now AS n CROSS JOIN paused AS z
 LEFT JOIN line AS m ON m.queue = b.queue
 LEFT JOIN due AS d ON d.queue = b.queue AND d.tenant = b.tenant
 LEFT JOIN out AS u ON u.queue = b.queue AND u.tenant = b.tenant

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox import pause
+from outbox import QueueFull, bound_queue, enqueue, pause
 from outbox.database.link import Link
 from outbox.leases.ending import complete
 from outbox.leases.identity import worker_identity
@@ -26,7 +28,7 @@ from outbox.reading.queue_figures import (
     window_s,
 )
 from support.database import Database
-from support.jobs import OtherNote, release_all, submit, take
+from support.jobs import Note, OtherNote, release_all, submit, take
 from support.waiting import until
 
 rates = st.floats(0, 1e7)
@@ -116,6 +118,42 @@ def test_rates_and_drain_time(database: Database, link: Link) -> None:
     due_again(database)
     [one] = count(link)
     assert (one.queue, one.out_per_s, one.drain_s) == ("notes", None, None)
+
+
+@pytest.mark.parametrize("scope", ["queue", "everything", "tenant"])
+def test_nothing_drains_while_it_is_paused(database: Database, link: Link, scope: str) -> None:
+    """Neither the queue nor a bounded tenant's part of it has a drain time, though jobs that run still end; with the
+    tenant paused, only its part has none.
+    """
+    Presence(Role.CONSUMER, worker_identity(), ended_per_s=lambda: {"notes": 4.0}).tell(link)
+    submit(database, 8, tenant="acme")
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        bound_queue(connection, "notes", tenant="acme", max_backlog=5, by="ada", reason="x")
+        pause(connection, scope, {"queue": "notes", "tenant": "acme"}.get(scope, ""), by="ada", reason="x")
+    FigureKeeper().keep(link)
+    found = {one.tenant: one.drain_s for one in list_figures(link)}
+    assert found == {None: 2.0 if scope == "tenant" else None, "acme": None}
+    if scope == "queue":
+        with database.engine(poolclass=sa.NullPool).begin() as connection, pytest.raises(QueueFull) as full:
+            enqueue(connection, Note(key="more"), tenant="acme", schema=database.schema)
+        assert (full.value.drain_s, "drains in" in str(full.value)) == (None, False)
+
+
+def test_the_age_of_a_rate_is_told(database: Database, link: Link) -> None:
+    """By the oldest of the signs that it rests on; none where nobody tells any more."""
+    submit(database)
+    for name, ago in (("one", 12.0), ("two", 4.0)):
+        worker = replace(worker_identity(), name=name)
+        Presence(Role.CONSUMER, worker, ended_per_s=lambda: {"notes": 4.0}).tell(link)
+        database.rows(
+            "UPDATE {s}.processes SET seen_at = seen_at - make_interval(secs => %s) WHERE name = %s", ago, name
+        )
+    FigureKeeper().keep(link)
+    [one] = list_figures(link)
+    assert one.out_age_s is not None
+    assert 12 <= one.out_age_s < 25
+    database.rows("UPDATE {s}.processes SET seen_at = seen_at - interval '1 min'")
+    assert list_figures(link)[0].out_age_s is None
 
 
 def test_figures_of_a_queue_go_with_its_last_job(database: Database, link: Link) -> None:
