@@ -115,6 +115,18 @@ def test_no_hint_is_lost_where_a_relay_dies_or_hangs(
 
 
 @pytest.mark.crash
+def test_what_a_killed_relay_never_sent_is_found_soon(launch, submit, broker, eventually) -> None:
+    """Its session has ended, so that nobody waits for the time after which an unclaimed hint counts as lost."""
+    patient = {"OUTBOX_RELAY_REHINT_AFTER_S": "3600", "OUTBOX_RELAY_REHINT_BUSY_AFTER_S": "3600"}
+    child = launch(OUTBOX_BARRIER=f"{Barrier.RELAY_AFTER_RELEASE}=kill", **patient)
+    ids = submit(5)
+    assert child.wait(20) == -signal.SIGKILL
+    launch(**patient)
+    seen: set[str] = set()
+    eventually(lambda: seen.update(broker.hints()) or seen == set(ids))
+
+
+@pytest.mark.crash
 @pytest.mark.parametrize("barrier", [Barrier.RELAY_BEFORE_RECOVERY, Barrier.RELAY_AFTER_RECOVERY])
 def test_recovery_converges_where_a_relay_dies_in_it(
     launch, submit, broker, database, tmp_path, eventually, barrier

@@ -38,6 +38,8 @@ __all__ = [
 REHINT_MAX_S = 300.0
 """The longest that an unclaimed hint is taken for alive, unless its first wait is longer already."""
 
+# A hint whose sender has gone is lost if nobody has claimed it by then: it may have been sent a moment before.
+_GONE_AFTER_S = 0.5
 
 Row = TypeVar("Row", bound=Sequence[Any])
 
@@ -250,12 +252,14 @@ def stray_hints(
 
 
 def overdue_queues(link: Link) -> list[str]:
-    """Return the queues with unclaimed hints past their re-hint time; ask the broker which of them are empty."""
-    return [row.queue for row in link.run("overdue_hints")]
+    """Return the queues with unclaimed hints past their re-hint time, or released by sessions that have ended; ask the
+    broker which of them are empty.
+    """
+    return [row.queue for row in link.run("overdue_hints", gone_after_s=_GONE_AFTER_S)]
 
 
 def recover_hints(link: Link, empty_queues: Sequence[str] | None, *, busy_after_s: float, batch: int = 1000) -> int:
-    """Owe lost hints again and return how many.
+    """Owe lost hints again, and those whose sender has gone, and return how many.
 
     Args:
         link: the caller's connection.
@@ -264,7 +268,15 @@ def recover_hints(link: Link, empty_queues: Sequence[str] | None, *, busy_after_
         batch: the most rows to touch.
     """
     queues = None if empty_queues is None else list(empty_queues)
-    return len(link.run("recover_hints", empty_queues=queues, busy_after_s=busy_after_s, batch=batch))
+    return len(
+        link.run(
+            "recover_hints",
+            empty_queues=queues,
+            busy_after_s=busy_after_s,
+            gone_after_s=_GONE_AFTER_S,
+            batch=batch,
+        )
+    )
 
 
 # Both run once per hint, so neither may be a function of Python's.

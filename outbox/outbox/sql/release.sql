@@ -24,7 +24,7 @@ WITH {pauses_here}, usual AS MATERIALIZED (
 )
 UPDATE {schema}.outbox AS o
 SET phase = 'released', released_at = n.instant, release_count = o.release_count + 1,
-  due_at = {rehint_at}
+  due_at = {rehint_at}, released_by = pg_catalog.pg_backend_pid()
 FROM now AS n
 WHERE o.job_id = ANY (ARRAY(SELECT u.job_id FROM usual AS u UNION ALL SELECT l.job_id FROM low AS l))
 RETURNING o.job_id, CASE o.phase WHEN 'released' THEN o.release_count ELSE 0 END, o.order_key

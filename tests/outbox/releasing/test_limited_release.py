@@ -18,6 +18,7 @@ from outbox.releasing.rounds import Rounds
 from support.database import Database
 from support.jobs import Note, notes, release_all, running, submit, take
 from support.limits import WHO, go, ids, limit, limit_tenant, phases, tenants_of
+from support.sessions import end_session
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -124,6 +125,22 @@ def test_a_job_that_nobody_claims_waits_longer_each_time(database: Database, lin
     recover_hints(link, None, busy_after_s=0)
     database.clock.advance(301)
     assert ids(link) == [job]
+
+
+def test_a_slot_whose_hint_a_dead_relay_kept_is_free_soon(database: Database, link: Link) -> None:
+    """What was released and never sent goes again without a pause, and by tokens of the rate, as everything else."""
+    database.clock.stop()
+    dying = database.link("test/dying")
+    jobs = submit(database, 3)
+    limit(database, rate_per_s=1, burst=2)
+    assert ids(dying) == jobs[:2]
+    end_session(database, dying)
+    database.clock.advance(1.1)
+    assert ids(link) == []  # unclaimed hints are never more than the burst
+    assert recover_hints(link, ["notes"], busy_after_s=300) == 2
+    assert ids(link) == jobs[:1]
+    database.clock.advance(1)
+    assert ids(link) == jobs[1:2]
 
 
 def test_a_lost_hint_of_an_ungoverned_queue_is_due_at_once(database: Database, link: Link) -> None:

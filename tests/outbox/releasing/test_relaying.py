@@ -18,6 +18,7 @@ from outbox.releasing.relaying import (
 )
 from support.database import Database
 from support.jobs import ABILITIES, NewerNote, Note, OtherNote, look, release_all, running, submit, take
+from support.sessions import end_session
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -250,3 +251,52 @@ def test_an_empty_batch_is_no_error(link: Link) -> None:
     assert take(link, []) == []
     assert release(link, "no such queue", batch=1, rehint_after_s=1) == []
     assert unrelease(link, [], pause_s=1, reason="x") == 0
+
+
+def test_a_hint_whose_sender_has_gone_is_owed_again_soon(database: Database, link: Link) -> None:
+    """Nobody may have sent what a session released before its end: after half a second it is lost, where nobody has
+    claimed it and the broker shows its queue empty. What another session has released is left alone.
+    """
+    database.clock.stop()
+    dying = database.link("test/dying")
+    (lost,) = submit(database)
+    assert [hint.job_id for hint in release_all(dying)] == [lost]
+    submit(database)
+    release_all(link)
+    database.clock.advance(0.6)
+    assert overdue_queues(link) == []
+    end_session(database, dying)
+    assert overdue_queues(link) == ["notes"]
+    assert recover_hints(link, [], busy_after_s=300) == 0
+    assert recover_hints(link, ["notes"], busy_after_s=300) == 1
+    assert [hint.job_id for hint in release_all(link)] == [lost]
+    database.clock.advance(0.6)
+    assert overdue_queues(link) == []
+
+
+def test_a_hint_that_was_sent_a_moment_ago_may_be_claimed_though_its_sender_has_gone(
+    database: Database, link: Link
+) -> None:
+    """It is left alone for half a second, for it may be on its way; and a claimed one for ever."""
+    database.clock.stop()
+    dying = database.link("test/dying")
+    first, _ = submit(database, 2)
+    release_all(dying)
+    end_session(database, dying)
+    database.clock.advance(0.4)
+    assert recover_hints(link, None, busy_after_s=300) == 0
+    take(link, [first])
+    database.clock.advance(0.2)
+    assert recover_hints(link, None, busy_after_s=300) == 1
+
+
+def test_a_hint_of_an_older_release_is_found_as_before(database: Database, link: Link) -> None:
+    """Where nobody has told who released it, only its own time counts."""
+    database.clock.stop()
+    submit(database)
+    release_all(link)
+    database.rows("UPDATE {s}.outbox SET released_by = NULL")
+    database.clock.advance(9)
+    assert overdue_queues(link) == []
+    database.clock.advance(1.1)
+    assert recover_hints(link, None, busy_after_s=300) == 1
