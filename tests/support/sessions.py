@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outbox.link import Link
+from outbox.database.link import Link
 from support.database import Database
 from support.waiting import until
 
