@@ -13,6 +13,7 @@ from typing import Any
 
 from outbox.logs import RateLimited
 from outbox.processes.barriers import Barrier, hit
+from outbox.telemetry.series import Histogram
 from outbox.texts.hiding import hiding
 from outbox_consumer.applying import Applier
 from outbox_consumer.book import Entry, LeaseBook
@@ -46,6 +47,7 @@ class Attempts:
         *,
         measure: Callable[[float], None],
         rates: EndRates,
+        durations: Histogram | None = None,
     ) -> None:
         self._applier = applier
         self._ender = ender
@@ -53,6 +55,7 @@ class Attempts:
         self._counters = counters
         self._measure = measure
         self._rates = rates
+        self._durations = durations
 
     def run(self, entry: Entry, work: Callable[[Entry], Any] | None = None) -> None:
         """Run a synchronous attempt from its payload to its ending: `handle` here, or where `work` does. Never
@@ -164,7 +167,10 @@ class Attempts:
 
     def _finish(self, entry: Entry) -> None:
         if entry.started_at is not None:
-            self._measure(time.monotonic() - entry.started_at)
+            seconds = time.monotonic() - entry.started_at
+            self._measure(seconds)
+            if self._durations is not None:
+                self._durations.observe(seconds, entry.claimed.queue, entry.claimed.kind)
 
 
 def handle_here(entry: Entry) -> Any:

@@ -23,6 +23,7 @@ from outbox.leases import ending
 from outbox.leases.refusing import RefusedWrite
 from outbox.logs import RateLimited
 from outbox.processes.barriers import Barrier, hit
+from outbox.telemetry.series import Histogram
 from outbox_consumer.book import Entry, LeaseBook
 from outbox_consumer.counters import Counters
 from outbox_consumer.endings import COUNTERS, ENDED, OUTCOMES, Ending, How, in_rounds
@@ -65,6 +66,7 @@ class Ender:
         on_ended: Callable[[], None],
         refusals: Refusals,
         rates: EndRates,
+        measure: Histogram | None = None,
     ) -> None:
         self._link = link
         self._book = book
@@ -73,6 +75,7 @@ class Ender:
         self._on_ended = on_ended
         self._refusals = refusals
         self._rates = rates
+        self._measure = measure
         self._trouble = Trouble("end", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._telling = Telling()
         self._waiting: deque[Ending] = deque()
@@ -114,6 +117,10 @@ class Ender:
             self._on_ended()
         self.catch_up(now=True)
         self._link.close()
+
+    def failures(self) -> dict[tuple[str, ...], int]:
+        """Return how many attempts have failed, by kind, code and what followed. From any thread."""
+        return self._telling.counts()
 
     def catch_up(self, *, now: bool = False) -> None:
         """Have the log tell of failed attempts that it has left out, once their time is over or `now`."""
@@ -190,7 +197,7 @@ class Ender:
     def _write(self, how: How, endings: list[Ending]) -> None:
         while endings:
             try:
-                written = send(self._link, how, endings)
+                written = self._send(how, endings)
                 instead = self._unsettled(how, endings, written)
                 kept = {item.entry.lease.token for item in instead}
                 self._settle([item for item in endings if item.entry.lease.token not in kept], written)
@@ -207,6 +214,14 @@ class Ender:
                 return
             time.sleep(pause_s)
             endings = self._still_worth_it(endings)
+
+    def _send(self, how: How, endings: list[Ending]) -> Mapping[UUID, Outcome]:
+        if self._measure is None:
+            return send(self._link, how, endings)
+        began = time.monotonic()
+        written = send(self._link, how, endings)
+        self._measure.observe(time.monotonic() - began)
+        return written
 
     def _unsettled(self, how: How, endings: list[Ending], written: Mapping[UUID, Outcome]) -> list[Ending]:
         if how is not How.SUCCEED or len(written) == len(endings):

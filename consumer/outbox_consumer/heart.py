@@ -62,7 +62,12 @@ class Heart:
         self._book = book
         self._interval_s = beat_interval_s(shortest_lease_s, interval_s)
         self._on_lost = on_lost
+        self._beaten_at = time.monotonic()
         self._stop = threading.Event()
+
+    def age_s(self) -> float:
+        """Return how long ago the last round ended well, in seconds. From any thread."""
+        return time.monotonic() - self._beaten_at
 
     def stop(self) -> None:
         """End the loop after the beat in progress. Only once no attempt runs any more."""
@@ -76,6 +81,7 @@ class Heart:
             pause_s = self._interval_s
             try:
                 self._beat()
+                self._beaten_at = time.monotonic()
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = trouble.report(error)

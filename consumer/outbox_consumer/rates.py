@@ -24,6 +24,8 @@ class EndRates:
         self._clock = clock
         self._lock = threading.Lock()
         self._ended: Counter[str] = Counter()
+        # Without those above.
+        self._before: Counter[str] = Counter()
         self._rates: dict[str, float] = {}
         self._since = clock()
 
@@ -32,6 +34,11 @@ class EndRates:
         with self._lock:
             self._ended.update(queues)
 
+    def totals(self) -> dict[str, int]:
+        """Return how many jobs of each queue have ended since the start. From any thread."""
+        with self._lock:
+            return dict(self._before + self._ended)
+
     def per_s(self) -> dict[str, float]:
         """Return jobs ended a second since the last call. The rate of then counts for half, unless chance does not
         explain so many ends, or so few: then the rate has changed, and only what was measured counts.
@@ -39,6 +46,7 @@ class EndRates:
         now = self._clock()
         with self._lock:
             ended, self._ended = self._ended, Counter()
+            self._before.update(ended)
         passed_s, self._since = max(now - self._since, 0.001), now
         rates = {}
         for queue in ended.keys() | self._rates.keys():

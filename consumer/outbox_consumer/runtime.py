@@ -46,6 +46,7 @@ from outbox_consumer.registry import Lane, Registry, lane_of
 from outbox_consumer.slots import Slots, ThreadSlots
 from outbox_consumer.taking import Taker
 from outbox_consumer.tasks import LoopSlots
+from outbox_consumer.telemetry import ConsumerTelemetry
 from outbox_consumer.timekeeper import Timekeeper
 from outbox_consumer.turns import GroupTurn
 from outbox_schemas import FailedBecause
@@ -92,6 +93,7 @@ class Consumer:
         self._groups = groups_of(self._queues, settings.consumer.concurrency, self._wake, batch=batch)
         lanes = len(registry.by_lane())
         self._connections = Connections(settings, sum(group.most_at_once(lanes) for group in self._groups))
+        self._telemetry = ConsumerTelemetry(settings, self._connections, dead=self._dead)
         self._ender = Ender(
             self._connections.link("end", lock_s=_END_LOCK_S),
             self._book,
@@ -100,6 +102,7 @@ class Consumer:
             on_ended=self._freed,
             refusals=self._refusals,
             rates=self._rates,
+            measure=self._telemetry.durations("outbox.consumer.end.duration"),
         )
         self._fill_groups()
         self._receiver = self._make_receiver()
@@ -119,6 +122,7 @@ class Consumer:
         link = self._connections.link("time")
         self._timekeeper = Timekeeper(link, self.broker_away, presence, self._refusals, offering)
         self._loops = self._make_loops()
+        self._show()
 
     def start(self) -> None:
         """Start every loop and slot."""
@@ -127,6 +131,7 @@ class Consumer:
             slots.start()
         for loop in self._loops.values():
             loop.start()
+        self._telemetry.start()
         log.info(
             "consumer started",
             extra={
@@ -157,6 +162,7 @@ class Consumer:
         written.
         """
         until = time.monotonic() + grace_s
+        self._telemetry.stopping()
         self._claimer.stop()
         for slots in self._all_slots():
             slots.hold()
@@ -189,14 +195,22 @@ class Consumer:
             slots.close()
         for loop in self._loops.values():
             loop.join(until - time.monotonic())
+        self._telemetry.close()
         self._connections.close()
         log.info("consumer stopped", extra=self.counters.snapshot())
 
     def _fill_groups(self) -> None:
         applier = Applier(self._connections.for_completions, self._connections.statements, self._connections.url)
+        durations = self._telemetry.durations("outbox.consumer.handle.duration")
         for group in self._groups:
             attempts = Attempts(
-                applier, self._ender, self._book, self.counters, measure=group.pace.measure, rates=self._rates
+                applier,
+                self._ender,
+                self._book,
+                self.counters,
+                measure=group.pace.measure,
+                rates=self._rates,
+                durations=durations,
             )
             group.slots.update(self._make_slots(group, attempts))
 
@@ -275,6 +289,14 @@ class Consumer:
         if self._receiver is not None:
             bodies["receive"] = self._receiver.run
         return {name: Loop(name, body, self._on_death) for name, body in bodies.items()}
+
+    def _show(self) -> None:
+        self._telemetry.read_counts(self.counters.snapshot, self._rates.totals, self._ender.failures)
+        self._telemetry.read_leases(self._book.__len__, self._heart.age_s)
+        self._telemetry.read_groups(self._groups)
+
+    def _dead(self) -> list[str]:
+        return [name for name, loop in self._loops.items() if not loop.is_alive()]
 
     def _entry_of(self, claimed: Claimed, asked_at: float) -> Entry:
         trusted_until = asked_at + claimed.lease.lease_s

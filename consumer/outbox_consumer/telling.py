@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any
 
 from outbox.logs import RateLimited
@@ -30,6 +31,7 @@ _OWN_CODES = frozenset(
     }
 )
 _OTHER = "another code"
+_COUNTED = frozenset({Outcome.RETRIED, Outcome.FAILED})
 
 
 class Telling:
@@ -40,9 +42,13 @@ class Telling:
     def __init__(self) -> None:
         self._limited = RateLimited(logging.getLogger("outbox.consumer"), every_s=_EVERY_S)
         self._known: set[tuple[str, str]] = set()
+        self._counts: Counter[tuple[str, ...]] = Counter()
 
     def tell(self, item: Ending, found: Outcome) -> None:
         """Say that a job has failed for good (WARNING), or that it will be tried again (INFO); of others nothing."""
+        if found in _COUNTED:
+            kind = item.entry.claimed.kind
+            self._counts[kind, self._limited_code(kind, _code(item)), found.value] += 1
         if found is Outcome.FAILED:
             self._say(logging.WARNING, "job failed", item)
         elif found is Outcome.RETRIED:
@@ -52,13 +58,17 @@ class Telling:
         """Say that user code committed the job's success by itself, so that what else it wrote may be missing."""
         self._say(logging.ERROR, "apply() committed by itself; its job has succeeded, perhaps without effects", item)
 
+    def counts(self) -> dict[tuple[str, ...], int]:
+        """Return how many attempts ended so, by kind, code and outcome. From any thread."""
+        return dict(self._counts.copy())
+
     def catch_up(self, *, now: bool = False) -> None:
         """Tell what was left out, of what nothing has been said since: after ten seconds, or `now`. From any thread."""
         self._limited.catch_up(now=now)
 
     def _say(self, level: int, event: str, item: Ending, *, wait_s: float | None = None) -> None:
         claimed, failure = item.entry.claimed, item.failure
-        code = failure.code if failure is not None else str(item.because or "none")
+        code = _code(item)
         facts: dict[str, Any] = {
             "job": claimed.lease.job_id,
             "kind": claimed.kind,
@@ -79,3 +89,7 @@ class Telling:
                 return _OTHER
             self._known.add((kind, code))
         return code
+
+
+def _code(item: Ending) -> str:
+    return item.failure.code if item.failure is not None else str(item.because or "none")

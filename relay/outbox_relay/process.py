@@ -33,6 +33,7 @@ from outbox_relay.purging import purge_steps
 from outbox_relay.redrives import redrive_steps
 from outbox_relay.release_loop import ReleaseLoop
 from outbox_relay.schedules import schedule_steps
+from outbox_relay.telemetry import RelayTelemetry
 from outbox_relay.upkeep import upkeep_steps
 
 __all__ = ["run"]
@@ -81,10 +82,13 @@ class _Relay:
         self._news = threading.Event()
         self._counters = Counters()
         self._drain_until = 0.0
-        self._publisher = self._make_publisher()
         self._threads: list[threading.Thread] = []
         self._died: list[str] = []
         self._loop: ReleaseLoop | None = None
+        self._telemetry = RelayTelemetry(
+            settings, self._counters, link=lambda: self._link("health", statement_s=2.0), dead=self._dead
+        )
+        self._publisher = self._make_publisher()
 
     def run(self, requests: Requests) -> int:
         self._start()
@@ -92,6 +96,7 @@ class _Relay:
         asked_at = time.monotonic()
         grace_s = self._settings.relay.grace_s
         self._drain_until = asked_at + grace_s - min(RESERVE_S, grace_s / 2)
+        self._telemetry.stopping()
         self._stop.set()
         self._wake.set()
         log.info("the relay stops", extra={"grace_s": grace_s})
@@ -100,6 +105,7 @@ class _Relay:
             self._publisher.close(RESERVE_S / 2)  # otherwise the release thread has done it
         if not any(thread.is_alive() for thread in self._threads):
             self._wake.close()
+        self._telemetry.close()
         log.info("the relay has stopped", extra=self._counters.snapshot())
         if self._died:
             return DEFECT
@@ -127,6 +133,7 @@ class _Relay:
         else:
             self._publisher.start()
             self._spawn("release", self._release(self._publisher))
+        self._telemetry.start(self._publisher, self._runways)
 
     def _keep(self, name: str, steps: Sequence[Step]) -> None:
         keeper = Keeper(name, self._link(name), steps, self._settings.relay, stop=self._stop)
@@ -159,9 +166,15 @@ class _Relay:
 
     def _make_publisher(self) -> Publisher | None:
         address = self._settings.amqp()
-        return None if address is None else Publisher(address, self._settings, self._wake)
+        if address is None:
+            return None
+        return Publisher(address, self._settings, self._wake, self._telemetry.confirmed)
 
-    def _link(self, name: str, *, durable: bool = True, session: str = "") -> Link:
+    def _dead(self) -> list[str]:
+        idle = [] if self._stop.is_set() else [thread.name for thread in self._threads if not thread.is_alive()]
+        return [*self._died, *idle]
+
+    def _link(self, name: str, *, durable: bool = True, session: str = "", statement_s: float = 15) -> Link:
         url = self._settings.database_url
         return Link(
             url.get_secret_value() if url is not None else None,
@@ -169,6 +182,7 @@ class _Relay:
             name=f"outbox-relay/{name}",
             durable=durable,
             session=session,
+            statement_timeout_s=statement_s,
         )
 
     def _owed(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from outbox_relay.messages import Message, Outcome, Settled
 
@@ -22,13 +23,16 @@ class Window:
         wake: set when somebody should take outcomes soon: one isn't a confirm, or `free` has said 0 since the
             last time. Confirms alone can wait; waking for each of them would make small batches of a large
             load.
+        measure: is told of each confirmed message in how many seconds its confirm came.
     """
 
-    def __init__(self, size: int, wake: threading.Event) -> None:
+    def __init__(self, size: int, wake: threading.Event, measure: Callable[[float], None] | None = None) -> None:
         self._size = size
         self._wake = wake
+        self._measure = measure
         self._lock = threading.Lock()
-        self._outstanding: dict[str, Message] = {}
+        # With the monotonic instant of each one's admission.
+        self._outstanding: dict[str, tuple[Message, float]] = {}
         self._starved = False
         self._settled: deque[Settled] = deque()
 
@@ -47,18 +51,35 @@ class Window:
 
     def admit(self, messages: Iterable[Message]) -> None:
         """Count messages as out."""
+        now = time.monotonic()
         with self._lock:
-            self._outstanding.update((message.id, message) for message in messages)
+            self._outstanding.update((message.id, (message, now)) for message in messages)
+
+    def oldest_s(self) -> float:
+        """Return for how many seconds the oldest message has awaited its outcome; 0 if none does."""
+        with self._lock:
+            first = next(iter(self._outstanding.values()), None)
+        return 0.0 if first is None else time.monotonic() - first[1]
 
     def settle(self, settled: Iterable[Settled]) -> None:
         """Put down outcomes to be taken. Only the first outcome of a message counts."""
+        now, waited = time.monotonic(), list[float]()
         with self._lock:
-            new = [one for one in settled if self._outstanding.pop(one.message.id, None) is not None]
+            new = list[Settled]()
+            for one in settled:
+                admitted = self._outstanding.pop(one.message.id, None)
+                if admitted is not None:
+                    new.append(one)
+                    if one.outcome is Outcome.CONFIRMED:
+                        waited.append(now - admitted[1])
             self._settled.extend(new)
             urgent = bool(new) and (self._starved or any(one.outcome is not Outcome.CONFIRMED for one in new))
             self._starved = self._starved and not new
         if urgent:
             self._wake.set()
+        if self._measure is not None:
+            for seconds in waited:
+                self._measure(seconds)
 
     def cut_off(self, messages: Iterable[Message]) -> None:
         """Put down that these messages were cut off."""
@@ -67,7 +88,7 @@ class Window:
     def cut_off_all(self) -> None:
         """Put down that whatever is still out was cut off, wherever it got stuck."""
         with self._lock:
-            left = list(self._outstanding.values())
+            left = [message for message, _ in self._outstanding.values()]
         self.cut_off(left)
 
     def take(self) -> list[Settled]:

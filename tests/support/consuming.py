@@ -249,7 +249,14 @@ class Desk:
         self._gates: list[Gate] = []
         self._kept: list[tuple[threading.Event, threading.Thread]] = []
 
-    def settings(self, *, amqp_url: str | None = None, database_url: str | None = None, **consumer: Any) -> Settings:
+    def settings(
+        self,
+        *,
+        amqp_url: str | None = None,
+        database_url: str | None = None,
+        listen: str | None = None,
+        **consumer: Any,
+    ) -> Settings:
         """Return settings for this test; four slots and no broker unless told otherwise."""
         return load(
             env={},
@@ -257,6 +264,7 @@ class Desk:
             amqp_url=amqp_url,
             amqp_prefix=self.prefix,
             consumer={"concurrency": 4} | consumer,
+            telemetry={"listen": listen},
         )
 
     def start(self, *handlers: AnyHandler, **options: Any) -> RunningConsumer:

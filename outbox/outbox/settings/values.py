@@ -30,6 +30,7 @@ from outbox.settings.identifiers import schema_identifier
 from outbox.settings.layers import Layer, environment_layer, explain, merge, nested, override_layer, toml_layer
 from outbox.settings.queue_slots import MOST_SLOTS, QueueSlots, read_queues
 from outbox.settings.retention import RetentionSettings
+from outbox.settings.telemetry import TelemetrySettings
 from outbox.settings.urls import AmqpAddress, amqp_parameters, database_conninfo, sqlalchemy_engine
 from outbox.texts import masking
 from outbox_schemas.hint import MAX_HINT_JOBS
@@ -158,6 +159,7 @@ class Settings(_Section):
     relay: RelaySettings = Field(default_factory=RelaySettings)
     consumer: ConsumerSettings = Field(default_factory=ConsumerSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
 
     @field_validator("schema_name")
     @classmethod

@@ -56,9 +56,16 @@ class Publisher:
         address: the broker.
         settings: prefix, queue type and the relay's window, timeouts and message size are taken from here.
         wake: set whenever outcomes can be taken or the state has changed.
+        measure: is told in how many seconds the confirm of each message came.
     """
 
-    def __init__(self, address: AmqpAddress, settings: Settings, wake: threading.Event) -> None:
+    def __init__(
+        self,
+        address: AmqpAddress,
+        settings: Settings,
+        wake: threading.Event,
+        measure: Callable[[float], None] | None = None,
+    ) -> None:
         self._address = address
         self._prefix = settings.amqp_prefix
         self._relay = settings.relay
@@ -66,7 +73,7 @@ class Publisher:
             settings.amqp_prefix, queue_arguments(settings.queue_type), settings.relay.confirm_timeout_s
         )
         self._wake = wake
-        self._window = Window(settings.relay.window, wake)
+        self._window = Window(settings.relay.window, wake, measure)
         self._limited = RateLimited(log)
         self._inbox: deque[Message] = deque()
         self._lock = threading.Lock()
@@ -76,6 +83,9 @@ class Publisher:
         self._stopping = threading.Event()
         self._state = BrokerState.CONNECTING
         self._away_since = time.monotonic()
+        self._connections = 0
+        # For how long in all, without the time since the instant beside it; replaced as one, for readers elsewhere.
+        self._blocked: tuple[float, float | None] = (0.0, None)
         self._thread = threading.Thread(target=self._run, name="outbox-relay-broker", daemon=True)
 
     def start(self) -> None:
@@ -96,6 +106,22 @@ class Publisher:
     def away_s(self) -> float:
         """Seconds for which there has been no connection; 0 while there is one."""
         return 0.0 if self._state in (BrokerState.READY, BrokerState.BLOCKED) else time.monotonic() - self._away_since
+
+    @property
+    def connections(self) -> int:
+        """How many connections have been made since the start."""
+        return self._connections
+
+    @property
+    def blocked_s(self) -> float:
+        """For how many seconds in all the broker has blocked us since the start."""
+        before_s, since = self._blocked
+        return before_s + (0.0 if since is None else time.monotonic() - since)
+
+    @property
+    def unconfirmed_s(self) -> float:
+        """For how many seconds the oldest message has had no outcome; 0 if none waits for one."""
+        return self._window.oldest_s()
 
     @property
     def free(self) -> int:
@@ -210,6 +236,7 @@ class Publisher:
         connector = self._connector
         if connector is None or connector.connection is None:
             return
+        self._connections += 1
         self._session = Session(
             connector.connection,
             self._session_settings,
@@ -267,5 +294,6 @@ class Publisher:
         connected = (BrokerState.READY, BrokerState.BLOCKED)
         if state not in connected and self._state in connected:
             self._away_since = time.monotonic()
+        self._blocked = (self.blocked_s, time.monotonic() if state is BrokerState.BLOCKED else None)
         self._state = state
         self._wake.set()

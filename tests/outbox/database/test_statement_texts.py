@@ -71,6 +71,7 @@ NEEDY = {
     "add_schedule",
     "pause",
     "keep_figures",
+    "hold_gauges",
     "open_queue",
     "set_tenant_limits",
     "bound_queue",

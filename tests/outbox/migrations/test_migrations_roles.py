@@ -28,6 +28,7 @@ SETS = "moved_joins see_members close_joins"
 PURGING = "purge erase_payloads"
 PAUSING = "list_pauses take_back owing_queues set_aside put_back forget_pauses"
 FIGURES = "hold_count count_queues keep_figures"
+GAUGES = "hold_gauges read_gauges"
 LIMITED = "free_keys hold_limits count_limited pick_low release_picked spend_tokens set_rest_aside"
 LIMITING = f"{LIMITED} governed_queues take_back_limited take_back_beyond forget_tokens"
 LIMITS = (
@@ -70,7 +71,7 @@ USED_BY = {
     "find_committed get_job surroundings row_holders limits_around key_around once find_once "
     "keep_once look_at_members open_join",
     "coalescer": "enqueue_subjects supersede replace",
-    "relay": f"{KEEPING} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
+    "relay": f"{KEEPING} {GAUGES} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
     f"{PURGING} {TURNS} {PLANNING}",
     "consumer": f"{KEEPING} relay_lives {WORKING} unsettled_effects spent_budgets record_refusals",
     "operator": "list_open_effects job_effects effect_notes effect_resolve get_job list_jobs "

@@ -12,6 +12,7 @@ import pytest
 from outbox.errors import SettingsError
 from outbox.settings import ConsumerSettings, RelaySettings, Settings, load
 from outbox.settings.retention import RetentionSettings
+from outbox.settings.telemetry import TelemetrySettings
 from outbox.texts import masking
 from support.settings_page import descriptions
 
@@ -51,8 +52,13 @@ def test_defaults_need_nothing() -> None:
 
 def test_every_setting_is_documented() -> None:
     """Below each field stands its description, so that the guide can be made from the model."""
-    for model in (Settings, RelaySettings, ConsumerSettings, RetentionSettings):
-        assert model.model_fields.keys() - descriptions(model).keys() <= {"relay", "consumer", "retention"}
+    for model in (Settings, RelaySettings, ConsumerSettings, RetentionSettings, TelemetrySettings):
+        assert model.model_fields.keys() - descriptions(model).keys() <= {
+            "relay",
+            "consumer",
+            "retention",
+            "telemetry",
+        }
 
 
 def test_a_later_layer_wins_and_unset_stays_unset(toml: Any) -> None:

@@ -1,0 +1,41 @@
+"""What a process shows, and where. The TOML table `[telemetry]`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from outbox.settings.listen_address import Address, read_address
+
+__all__ = ["TelemetrySettings"]
+
+
+class TelemetrySettings(BaseModel):
+    """What a process shows of itself. Nothing listens unless it is set here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    listen: str | None = None
+    """Where relay and consumer answer `/live`, `/ready` and `/metrics` over HTTP: a port, which is then the loopback
+    interface's, or an address and a port, such as `0.0.0.0:9464` or `[::]:9464`. Port 0: a free one, told in the log.
+    Unset: nothing listens."""
+    names: Annotated[int, Field(strict=True)] = Field(default=10, ge=1, le=1000)
+    """How many queues, and how many kinds in their queues, have figures of their own, the first ones that a process
+    meets; all others together are `other`. 1 to 1000."""
+
+    @field_validator("listen", mode="before")
+    @classmethod
+    def _from_number(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("listen")
+    @classmethod
+    def _listen(cls, text: str | None) -> str | None:
+        if text is not None:
+            read_address(text)
+        return text
+
+    def address(self) -> Address | None:
+        """Return where to listen; None: nowhere."""
+        return None if self.listen is None else read_address(self.listen)

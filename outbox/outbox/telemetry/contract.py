@@ -1,0 +1,309 @@
+"""Every metric that relay and consumer show: its name, unit, labels and meaning, in one table. docs/telemetry.md is
+made from it.
+
+Names are OpenTelemetry's, with dots; Prometheus knows them with underscores, their unit and `_total` for what only
+grows (`prometheus_name`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+__all__ = [
+    "LABELS",
+    "METRICS",
+    "ONE_RELAY",
+    "OTHER",
+    "Kind",
+    "Label",
+    "Metric",
+    "metric",
+    "most_series",
+    "prometheus_name",
+]
+
+OTHER = "other"
+"""Stands for every value of an open label beyond the most that are shown."""
+
+
+class Kind(StrEnum):
+    """How a metric's values go together over time."""
+
+    COUNTER = "counter"
+    """Only grows while the process lives."""
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label. `values`: all that it can have; None: an open one, of which a process shows a bounded number."""
+
+    about: str
+    values: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric. `unit` is UCUM's: `s`, or a word in braces for what is counted. `bounds`: the upper bounds of a
+    histogram's buckets. `by`: who shows it. `largest`: where values fall under one label, the largest counts, not the
+    sum.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    by: str
+    about: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    largest: bool = False
+
+
+_RELAY_HINTS = ("released", "confirmed", "nacked", "returned", "cut_off", "owed_again", "recovered_hints")
+_RELAY_MOVES = (
+    "recovered_leases",
+    "failed_by_lost_lease",
+    "expired",
+    "taken_back_by_pauses",
+    "set_aside_by_pauses",
+    "put_back_after_pauses",
+    "taken_back_by_limits",
+    "put_back_for_keys",
+    "started_by_sets",
+    "looked_at_for_letters",
+    "purged",
+    "payloads_erased",
+    "inbox_keys_deleted",
+    "redriven",
+    "redrives_stopped",
+    "scheduled",
+    "occurrences_missed",
+    "schedules_broken",
+)
+_CONSUMER_HINTS = ("received", "dropped", "returned", "stale", "unknown", "not_due", "unsupported", "unknown_key")
+_CONSUMER_EVENTS = (
+    "claimed",
+    "claimed_without_broker",
+    "handed_back",
+    "keys_awaited",
+    "succeeded",
+    "retried",
+    "failed",
+    "leases_lost",
+    "stale_writes_refused",
+    "commits_resolved",
+)
+
+LABELS: Mapping[str, Label] = MappingProxyType(
+    {
+        "queue": Label("the queue"),
+        "kind": Label("the kind of job"),
+        "hint": Label("what became of a hint", tuple(sorted({*_RELAY_HINTS, *_CONSUMER_HINTS}))),
+        "move": Label("what a relay did beside releasing", _RELAY_MOVES),
+        "event": Label("what happened to leases and attempts", _CONSUMER_EVENTS),
+        "code": Label("the code of an attempt's failure"),
+        "outcome": Label("what followed a failed attempt", ("retried", "failed")),
+        "state": Label("the state of an effect whose outcome is not known", ("pending", "uncertain")),
+        "role": Label("what a process does", ("relay", "consumer")),
+        "table": Label("a table of ours", ("jobs", "outbox", "attempts", "effects")),
+        "pool": Label("whose database connections", ("handlers", "completions")),
+    }
+)
+
+# From what a job that only touches memory takes to what holds a lease for a while.
+_RUN_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0)
+_WRITE_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0)
+
+_BOTH, _RELAY, _CONSUMER = "relay, consumer", "relay", "consumer"
+ONE_RELAY = "one relay"
+"""By whom that is shown which is in the tables: by one for all."""
+
+METRICS: tuple[Metric, ...] = (
+    Metric("outbox.process.uptime", Kind.GAUGE, "s", _BOTH, "seconds since the process started"),
+    Metric("outbox.process.threads", Kind.GAUGE, "{thread}", _BOTH, "threads of the process, all of them"),
+    Metric("outbox.broker.away", Kind.GAUGE, "s", _BOTH, "for how long the broker has been away; 0 while it is there"),
+    Metric("outbox.relay.hints", Kind.COUNTER, "{hint}", _RELAY, "hints, by what became of them", ("hint",)),
+    Metric("outbox.relay.moves", Kind.COUNTER, "{move}", _RELAY, "what a relay did to jobs and rows", ("move",)),
+    Metric("outbox.relay.unconfirmed", Kind.GAUGE, "{message}", _RELAY, "messages that await the broker's confirm"),
+    Metric(
+        "outbox.relay.confirm.duration",
+        Kind.HISTOGRAM,
+        "s",
+        _RELAY,
+        "from handing a message to the publisher to its confirm",
+        bounds=_WRITE_S,
+    ),
+    Metric("outbox.relay.broker.connections", Kind.COUNTER, "{connection}", _RELAY, "connections made to the broker"),
+    Metric("outbox.relay.broker.blocked", Kind.COUNTER, "s", _RELAY, "for how long the broker has blocked the relay"),
+    Metric(
+        "outbox.relay.runway",
+        Kind.GAUGE,
+        "{hint}",
+        _RELAY,
+        "how many hints of a queue may be out, where some were due within the last minute",
+        ("queue",),
+    ),
+    Metric("outbox.consumer.hints", Kind.COUNTER, "{hint}", _CONSUMER, "hints, by what became of them", ("hint",)),
+    Metric(
+        "outbox.consumer.events",
+        Kind.COUNTER,
+        "{event}",
+        _CONSUMER,
+        "claims, ends of attempts, lost leases and refused writes",
+        ("event",),
+    ),
+    Metric(
+        "outbox.consumer.ended",
+        Kind.COUNTER,
+        "{job}",
+        _CONSUMER,
+        "jobs that have ended here for good: succeeded or failed",
+        ("queue",),
+    ),
+    Metric(
+        "outbox.consumer.failures",
+        Kind.COUNTER,
+        "{attempt}",
+        _CONSUMER,
+        "attempts that did not succeed, by their code and what followed",
+        ("kind", "code", "outcome"),
+    ),
+    Metric(
+        "outbox.consumer.handle.duration",
+        Kind.HISTOGRAM,
+        "s",
+        _CONSUMER,
+        "from the start of an attempt until its handler, and `apply` where there is one, has returned or raised",
+        ("queue", "kind"),
+        _RUN_S,
+    ),
+    Metric(
+        "outbox.consumer.end.duration",
+        Kind.HISTOGRAM,
+        "s",
+        _CONSUMER,
+        "the writing of a batch of attempts' ends",
+        bounds=_WRITE_S,
+    ),
+    Metric(
+        "outbox.consumer.slots", Kind.GAUGE, "{slot}", _CONSUMER, "slots, by the first queue that has them", ("queue",)
+    ),
+    Metric(
+        "outbox.consumer.running", Kind.GAUGE, "{attempt}", _CONSUMER, "attempts that run in these slots", ("queue",)
+    ),
+    Metric(
+        "outbox.consumer.waiting",
+        Kind.GAUGE,
+        "{attempt}",
+        _CONSUMER,
+        "attempts claimed ahead, which wait for one of these slots",
+        ("queue",),
+    ),
+    Metric("outbox.consumer.leases", Kind.GAUGE, "{lease}", _CONSUMER, "leases held"),
+    Metric(
+        "outbox.consumer.heartbeat.age", Kind.GAUGE, "s", _CONSUMER, "how long ago the last round of heartbeats ended"
+    ),
+    Metric(
+        "outbox.consumer.connections",
+        Kind.GAUGE,
+        "{connection}",
+        _CONSUMER,
+        "database connections in use by handlers and completions",
+        ("pool",),
+    ),
+    Metric(
+        "outbox.consumer.connections.limit",
+        Kind.GAUGE,
+        "{connection}",
+        _CONSUMER,
+        "how many there may be",
+        ("pool",),
+    ),
+    *(
+        Metric(f"outbox.queue.{name}", Kind.GAUGE, unit, ONE_RELAY, about, ("queue",), largest=largest)
+        for name, unit, about, largest in (
+            ("ready", "{job}", "jobs that are due and not started, paused ones included; at least so many", False),
+            ("scheduled", "{job}", "jobs that wait for their time; 10,000 stands for that and more", False),
+            ("running", "{attempt}", "attempts that hold a lease", False),
+            ("oldest.due", "s", "for how long the longest waiting hint that is still owed has been due", True),
+            ("submitted.rate", "{job}/s", "jobs submitted a second", False),
+            ("ended.rate", "{job}/s", "jobs ended a second, as consumers told last", False),
+            ("lateness.mean", "s", "how long after their time those that ran lately were started, on average", True),
+            ("lateness.most", "s", "the most of it", True),
+            ("drain", "s", "in how long all that is ready has ended, if nothing is added and the rate stays", True),
+        )
+    ),
+    Metric(
+        "outbox.dead_letters",
+        Kind.GAUGE,
+        "{job}",
+        ONE_RELAY,
+        "failed jobs that wait for a person, of the latest 10,000",
+        ("queue", "kind"),
+    ),
+    Metric(
+        "outbox.effects.open",
+        Kind.GAUGE,
+        "{effect}",
+        ONE_RELAY,
+        "effects whose outcome is not known, of the oldest 10,000; of a job that runs they may be on their way",
+        ("state",),
+    ),
+    Metric("outbox.schedules.lag", Kind.GAUGE, "s", ONE_RELAY, "for how long the turn of a schedule has been due"),
+    Metric("outbox.redrives.left", Kind.GAUGE, "{job}", ONE_RELAY, "jobs that running redrives have still to look at"),
+    Metric("outbox.processes", Kind.GAUGE, "{process}", ONE_RELAY, "processes seen within a minute", ("role",)),
+    Metric(
+        "outbox.database.oldest.transaction",
+        Kind.GAUGE,
+        "s",
+        ONE_RELAY,
+        "for how long the oldest transaction has been open that keeps PostgreSQL from cleaning up; without"
+        " pg_read_all_stats, of the relay's own user",
+    ),
+    Metric(
+        "outbox.database.dead_rows",
+        Kind.GAUGE,
+        "{row}",
+        ONE_RELAY,
+        "dead row versions, as PostgreSQL's statistics say",
+        ("table",),
+    ),
+    Metric(
+        "outbox.database.clock.ahead",
+        Kind.GAUGE,
+        "s",
+        ONE_RELAY,
+        "by how much the database's clock is ahead of this machine's; negative where it is behind",
+    ),
+    Metric("outbox.gauges.age", Kind.GAUGE, "s", ONE_RELAY, "how old these figures of the tables are"),
+)
+
+_BY_NAME = {one.name: one for one in METRICS}
+_UNITS = {"s": "_seconds", "By": "_bytes", "{job}/s": "_per_second"}
+
+
+def metric(name: str) -> Metric:
+    """Return a metric by its name. Raises `KeyError` for one that is not in the table."""
+    return _BY_NAME[name]
+
+
+def prometheus_name(one: Metric) -> str:
+    """Return what Prometheus calls a metric. Pure."""
+    name = one.name.replace(".", "_") + _UNITS.get(one.unit, "")
+    return f"{name}_total" if one.kind is Kind.COUNTER else name
+
+
+def most_series(one: Metric, most: int) -> int:
+    """Return how many series a metric has at most where `most` values of its open labels are shown. Pure."""
+    sets = 1
+    for label in one.labels:
+        values = LABELS[label].values
+        sets *= 1 if values is None else len(values)
+    if any(LABELS[label].values is None for label in one.labels):
+        sets *= most + 1
+    # Of a histogram: its buckets, the last without a bound, with their sum and count.
+    return sets * (len(one.bounds) + 3) if one.kind is Kind.HISTOGRAM else sets

@@ -1,0 +1,109 @@
+"""What a consumer shows at its port: figures that fit what it does, and its health; nothing where none is set."""
+
+from __future__ import annotations
+
+import threading
+
+from outbox.telemetry.contract import METRICS, prometheus_name
+from outbox_consumer import TerminalError
+from support.consuming import OtherTask, RunningConsumer, Task, handler, through
+from support.scraping import families_of, health, scrape
+from support.waiting import until
+
+
+def _address(running: RunningConsumer) -> str:
+    port = running.consumer._telemetry._port
+    assert port is not None
+    return str(port.address)
+
+
+def test_a_consumer_shows_every_figure_of_its_own(desk) -> None:
+    """After some work each metric that the table gives to consumers is there, with the right counts, and nothing of a
+    payload or an error's text.
+    """
+    gate = desk.gate()
+
+    def handle(job, payload) -> None:
+        if payload.name == "canary-payload":
+            raise TerminalError("canary-error-text", code="no_such_account")
+        gate.wait(job)
+
+    running = desk.start(handler(handle), handler(payload=OtherTask), listen="0", queues=("q=3", "other"))
+    address = _address(running)
+    desk.submit("canary-payload", "held")
+    desk.submit(*map(str, range(20)), payload=OtherTask)
+    desk.done(20)
+    desk.done(1, "failed")
+    gate.holds(1)
+
+    def shown() -> dict[str, float] | None:
+        values = scrape(address)
+        ended = values.get('outbox_consumer_ended_total{queue="other"}'), values["outbox_consumer_leases"]
+        return values if ended == (20, 1) else None
+
+    values = until(shown)
+    # Without a broker nobody is away.
+    wanted = {prometheus_name(one) for one in METRICS if "consumer" in one.by} - {"outbox_broker_away_seconds"}
+    assert families_of(values) == wanted
+    assert values['outbox_consumer_events_total{event="succeeded"}'] == 20
+    assert values['outbox_consumer_slots{queue="q"}'] == 3
+    assert values['outbox_consumer_running{queue="q"}'] == 1
+    assert values['outbox_consumer_handle_duration_seconds_count{queue="other",kind="test.other_task"}'] == 20
+    failure = '{kind="test.task",code="no_such_account",outcome="failed"}'
+    assert values[f"outbox_consumer_failures_total{failure}"] == 1
+    assert values['outbox_consumer_connections{pool="handlers"}'] == 0
+    assert "canary" not in " ".join(values)
+    assert until(lambda: health(address, "/ready")[0] == 200)
+    assert health(address, "/live") == (200, {"status": "ok", "wrong": []})
+
+
+def test_a_consumer_is_not_ready_once_it_stops(desk) -> None:
+    """While what runs is waited for it lives, and takes nothing more."""
+    gate = desk.gate()
+    running = desk.start(handler(lambda job, _: gate.wait(job)), listen="0")
+    address = _address(running)
+    desk.submit("held")
+    gate.holds(1)
+    until(lambda: health(address, "/ready")[0] == 200)
+    stopping = threading.Thread(target=running.stop)
+    stopping.start()
+    until(lambda: health(address, "/ready")[0] == 503)
+    assert health(address, "/ready")[1]["wrong"] == [{"part": "process", "problem": "is stopping"}]
+    assert scrape(address)['outbox_consumer_running{queue="q"}'] == 1
+    gate.open()
+    stopping.join(20)
+    assert not stopping.is_alive()
+
+
+def test_a_consumer_is_not_ready_once_the_database_is_gone(desk, db_proxy) -> None:
+    """It says which server, within the time that the page tells; and is ready again by itself."""
+    url = through(desk.database.url, db_proxy.port)
+    running = desk.start(handler(), listen="0", database_url=url)
+    address = _address(running)
+    until(lambda: health(address, "/ready")[0] == 200)
+    db_proxy.freeze()
+    until(lambda: health(address, "/ready")[0] == 503)
+    assert health(address, "/ready")[1]["wrong"] == [{"part": "database", "problem": "can't be reached"}]
+    assert health(address, "/live")[0] == 200
+    db_proxy.thaw()
+    until(lambda: health(address, "/ready")[0] == 200, within_s=60)
+
+
+def test_nothing_is_opened_or_measured_where_no_port_is_set(desk) -> None:
+    """No thread, no connection, no histogram: what is off costs nothing."""
+    before = {thread.name for thread in threading.enumerate()}
+    running = desk.start(handler())
+    desk.submit("a")
+    desk.done(1)
+    started = {thread.name for thread in threading.enumerate()} - before
+    assert not {"outbox-port", "outbox-health"} & started
+    assert running.consumer._telemetry.durations("outbox.consumer.handle.duration") is None
+    assert desk.database.value("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%%/health'") == 0
+
+
+def test_a_dead_loop_is_named(desk) -> None:
+    """A loop that ends while the process stays is no life."""
+    running = desk.start(handler(payload=Task), listen="0")
+    running.consumer._governor.stop()
+    until(lambda: health(_address(running), "/live")[0] == 503)
+    assert health(_address(running), "/live")[1]["wrong"] == [{"part": "govern", "problem": "has died"}]

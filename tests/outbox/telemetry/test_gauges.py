@@ -1,0 +1,114 @@
+"""What one process shows of the tables: the right numbers, bounded, and no longer than they are true."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from outbox import enqueue_many
+from outbox.reading.queue_figures import FigureKeeper
+from outbox.telemetry import gauges as gauges_module
+from outbox.telemetry.contract import METRICS, ONE_RELAY
+from outbox.telemetry.exposition import exposition
+from outbox.telemetry.gauges import Gauges
+from outbox.telemetry.series import Figures
+from support.jobs import notes
+from support.scraping import values_of
+
+
+def _shown(figures: Figures) -> dict[str, float]:
+    return values_of(exposition(figures.collect()))
+
+
+@pytest.fixture
+def gauges(database: Any) -> tuple[Gauges, Figures]:
+    """Return gauges and the figures that they fill."""
+    figures = Figures()
+    return Gauges(figures, "one"), figures
+
+
+def test_the_statement_knows_the_metrics_of_the_table_and_no_others(database, gauges) -> None:
+    """Each name that it returns stands in the contract, with as many labels; the age alone is not read."""
+    link = database.link()
+    FigureKeeper().keep(link)
+    with database.engine().begin() as connection:
+        enqueue_many(connection, notes(3))
+    database.clock.advance(60)
+    FigureKeeper().keep(link)
+    database.rows(
+        "UPDATE {s}.queue_figures SET in_per_s = 1, late_mean_s = 1, late_max_s = 1, drain_s = 1, oldest_due_s = 1"
+    )
+    database.rows(
+        "INSERT INTO {s}.dead_letters (job_id, kind, queue, tenant, code, failed_at)"
+        " VALUES (gen_random_uuid(), 'k', 'q', 't', 'c', now())"
+    )
+    gauges[0].look(link)
+    values, _ = gauges[0]._seen
+    table = {one.name: one for one in METRICS if one.by == ONE_RELAY}
+    assert set(values) == set(table) - {"outbox.gauges.age"}
+    assert all(len(labels) == len(table[name].labels) for name, found in values.items() for labels, _ in found)
+    link.close()
+
+
+def test_ten_thousand_tenants_and_a_thousand_kinds_make_few_series(database, gauges) -> None:
+    """Dead letters of hostile kinds in hostile queues, each of a tenant of its own: fewer than 300 series, made in
+    50 ms, and every letter is counted.
+    """
+    database.rows(
+        "INSERT INTO {s}.dead_letters (job_id, kind, queue, tenant, code, failed_at)"
+        " SELECT gen_random_uuid(), 'k' || n %% 1000 || chr(10) || '\"', 'q' || n %% 100 || chr(92),"
+        " 'canary-tenant-' || n, 'c' || n, now()"
+        " FROM generate_series(1, %s) AS n",
+        9_999,
+    )
+    link = database.link()
+    gauges[0].look(link)
+    best_s = 1.0
+    for _ in range(5):
+        began = time.process_time()
+        text = exposition(gauges[1].collect())
+        best_s = min(best_s, time.process_time() - began)
+    values = values_of(text)
+    assert len(values) < 300
+    assert best_s < 0.05
+    assert sum(value for key, value in values.items() if key.startswith("outbox_dead_letters{")) == 9_999
+    assert "canary" not in text
+    link.close()
+
+
+def test_two_processes_show_them_in_turn(database, gauges) -> None:
+    """The second one shows nothing, not even what it had, until the first has been silent for its time."""
+    link = database.link()
+    figures = Figures()
+    other = Gauges(figures, "two")
+    gauges[0].look(link)
+    other.look(link)
+    assert "outbox_gauges_age_seconds" in _shown(gauges[1])
+    assert not _shown(figures)
+    database.clock.advance(gauges_module._HOLD_S + 1)
+    other._next_at = gauges[0]._next_at = 0.0
+    other.look(link)
+    gauges[0].look(link)
+    assert "outbox_gauges_age_seconds" in _shown(figures)
+    assert not _shown(gauges[1])
+    link.close()
+
+
+def test_they_are_taken_over_from_a_clock_that_has_gone_back(database, gauges) -> None:
+    """A hold in a far future binds nobody."""
+    link = database.link()
+    database.rows("UPDATE {s}.queue_count SET next_at = now() + interval '1 year', holder = 'x' WHERE name = 'gauges'")
+    gauges[0].look(link)
+    assert "outbox_gauges_age_seconds" in _shown(gauges[1])
+    link.close()
+
+
+def test_what_cannot_be_renewed_is_shown_no_more(database, gauges, monkeypatch) -> None:
+    """Numbers that are too old are worse than none."""
+    link = database.link()
+    gauges[0].look(link)
+    monkeypatch.setattr(gauges_module, "_STALE_S", 0.0)
+    assert not _shown(gauges[1])
+    link.close()

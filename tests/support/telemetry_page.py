@@ -1,0 +1,63 @@
+"""The page of all that is shown, made from the table that the code goes by; `python tests/support/telemetry_page.py`
+writes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from outbox.settings.telemetry import TelemetrySettings
+from outbox.telemetry.contract import LABELS, METRICS, Kind, Metric, most_series, prometheus_name
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "telemetry.md"
+TEXT = Path(__file__).with_name("telemetry_page.md")
+
+
+def page() -> str:
+    """Return the page as it has to stand: the text beside this file, with its tables."""
+    text = TEXT.read_text(encoding="utf-8")
+    return text.replace("{metrics}", _metrics()).replace("{labels}", _labels()).replace("{most}", _most())
+
+
+def _metrics() -> str:
+    head = (
+        "| metric | in Prometheus | type | unit | labels | series | shown by | |\n|---|---|---|---|---|---|---|---|\n"
+    )
+    return head + "\n".join(_row(one) for one in METRICS)
+
+
+def _row(one: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in one.labels)
+    about = one.about
+    if one.kind is Kind.HISTOGRAM:
+        about += f"; buckets up to {', '.join(f'{bound:g}' for bound in one.bounds)}"
+    series = most_series(one, names())
+    return (
+        f"| `{one.name}` | `{prometheus_name(one)}` | {one.kind} | `{one.unit}` | {labels} | {series} | {one.by} |"
+        f" {about} |"
+    )
+
+
+def _labels() -> str:
+    rows = []
+    for name, label in LABELS.items():
+        values = "open" if label.values is None else ", ".join(f"`{value}`" for value in label.values)
+        rows.append(f"| `{name}` | {label.about} | {values} |")
+    return "| label | | values |\n|---|---|---|\n" + "\n".join(rows)
+
+
+def _most() -> str:
+    sums = {
+        process: sum(most_series(one, names()) for one in METRICS if process in one.by)
+        for process in ("relay", "consumer")
+    }
+    return f"{sums['relay']} of a relay and {sums['consumer']} of a consumer"
+
+
+def names() -> int:
+    """Return how many names of an open label are shown unless it is set."""
+    return TelemetrySettings().names
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
