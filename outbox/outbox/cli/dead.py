@@ -25,9 +25,9 @@ from outbox.operating.dead_letters import (
     discard,
     list_dead_letters,
 )
-from outbox.reading.jobs import database_time
+from outbox.reading.jobs import PAGE, database_time
 from outbox.reading.payload_types import load_payload_types
-from outbox.settings import Settings
+from outbox.settings.values import Settings
 from outbox.texts.spans import span
 
 __all__ = ["dead"]
@@ -82,17 +82,18 @@ def list_command(
 @dead.command("show")
 @click.argument("job_id", metavar="ID", type=click.UUID)
 @module_option
+@click.option("--limit", type=Whole(1, 10_000), default=PAGE, show_default=True, help="At most this many of each.")
 @json_option
 @pass_settings
-def show_command(settings: Settings, job_id: UUID, modules: tuple[str, ...]) -> None:
-    """Show a dead letter: its errors, its attempts, its external effects, and what may be seen of its payload.
+def show_command(settings: Settings, job_id: UUID, modules: tuple[str, ...], limit: int) -> None:
+    """Show a dead letter: its errors, its newest attempts, its external effects, and what may be seen of its payload.
 
     Without the module of its payload class, only names and types of the fields are shown. Exit code 1: no such job, or
     it has not failed.
     """
     types = load_payload_types(modules)
     with connect(settings) as link:
-        data = dead_letter_data(link, job_id, types)
+        data = dead_letter_data(link, job_id, types, limit=limit)
     show(data, lambda: dead_letter_lines(data))
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from outbox.cli.attempts import attempt_lines, traceback_lines
+from outbox.cli.attempts import attempt_lines, earlier_attempts, more_effects, traceback_lines
 from outbox.cli.jobs import error_line
 from outbox.cli.output import instant, table
 from outbox.database.link import Link
 from outbox.errors import NotDead
 from outbox.operating.dead_letters import read_dead_letter
-from outbox.operating.resolving import job_effects
-from outbox.reading.jobs import database_time, known_job
+from outbox.operating.resolving import EffectPage, job_effects
+from outbox.reading.jobs import database_time, known_job, list_attempts
 from outbox.reading.payload_types import PayloadTypes, links_of
 from outbox.reading.showing import shown_payload
 from outbox.texts.masking import masked_line, printable
@@ -26,14 +26,17 @@ __all__ = ["dead_letter_data", "dead_letter_lines"]
 _VALUE_LIMIT = 300
 
 
-def dead_letter_data(link: Link, job_id: UUID, types: PayloadTypes) -> dict[str, Any]:
-    """Return all there is to show. Raises `JobNotFound`, or `NotDead` where the job has not failed."""
+def dead_letter_data(link: Link, job_id: UUID, types: PayloadTypes, *, limit: int) -> dict[str, Any]:
+    """Return what there is to show, of attempts and effects `limit` each.
+
+    Raises `JobNotFound`, or `NotDead` where the job has not failed.
+    """
     now = database_time(link)
-    found = known_job(link, job_id)
-    job, attempts = found
+    job = known_job(link, job_id)
     letter = read_dead_letter(link, job_id)
     if letter is None:
         raise NotDead(job_id, job.state)
+    attempts, effects = list_attempts(link, job_id, limit=limit), job_effects(link, job_id, limit=limit)
     shown, payload = shown_payload(job, letter.payload_text, types)
     return {
         "job": job,
@@ -44,7 +47,9 @@ def dead_letter_data(link: Link, job_id: UUID, types: PayloadTypes) -> dict[str,
         "discarded_by": letter.discarded_by,
         "discard_reason": letter.discard_reason,
         "attempts": attempts,
-        "effects": job_effects(link, job_id),
+        "earlier_attempts": earlier_attempts(attempts),
+        "effects": effects.effects,
+        "more_effects": effects.more,
         "payload": shown,
         "links": {} if payload is None else links_of(payload),
     }
@@ -89,3 +94,4 @@ def _tables(data: dict[str, Any]) -> Iterator[str]:
             for one in data["effects"]
         ]
         yield from table(headers, rows)
+        yield from more_effects(EffectPage(data["effects"], data["more_effects"]))

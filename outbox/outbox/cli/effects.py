@@ -9,15 +9,23 @@ from uuid import UUID
 import click
 
 from outbox.cli.amounts import Whole
+from outbox.cli.attempts import more_effects
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.groups import Group
 from outbox.cli.json_file import json_file_option
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
-from outbox.operating.resolving import EffectNote, job_effects, list_notes, list_open_effects, resolve_effect
-from outbox.reading.jobs import known_job
+from outbox.operating.resolving import (
+    EffectNote,
+    EffectPage,
+    job_effects,
+    list_notes,
+    list_open_effects,
+    resolve_effect,
+)
+from outbox.reading.jobs import PAGE, known_job
 from outbox.redrives.redriving import redrive
 from outbox.sealing.using import use_file
-from outbox.settings import Settings
+from outbox.settings.values import Settings
 from outbox.texts.masking import masked_line, printable
 from outbox.texts.wording import counted
 from outbox_schemas import EffectState, EffectView, JobState
@@ -74,14 +82,20 @@ def list_command(settings: Settings, states: tuple[str, ...], limit: int) -> Non
 
 @effects.command("show")
 @click.argument("job_id", metavar="JOB", type=click.UUID)
+@click.option("--limit", type=Whole(1, 10_000), default=PAGE, show_default=True, help="At most this many of each.")
 @json_option
 @pass_settings
-def show_command(settings: Settings, job_id: UUID) -> None:
-    """Show a job's effects, and what people and late workers have said of them. Exit code 1: no such job."""
+def show_command(settings: Settings, job_id: UUID, limit: int) -> None:
+    """Show a job's effects, and what people and late workers have said of them. Exit code 1: no such job.
+
+    Of more than --limit effects those are shown whose outcome is unknown, then others by name; of the notes the newest.
+    """
     with connect(settings) as link:
         known_job(link, job_id)
-        found, notes = job_effects(link, job_id), list_notes(link, job_id)
-    show({"effects": found, "notes": notes}, lambda: _lines(found, notes))
+        found, notes = job_effects(link, job_id, limit=limit), list_notes(link, job_id, limit=limit + 1)
+    earlier, notes = len(notes) > limit, notes[-limit:]
+    data = {"effects": found.effects, "more": found.more, "notes": notes, "earlier_notes": earlier}
+    show(data, lambda: _lines(found, notes, earlier=earlier))
 
 
 @effects.command("resolve")
@@ -127,11 +141,14 @@ def resolve_command(settings: Settings, /, job_id: UUID, name: str, *, again: bo
     show({"effect": effect}, lambda: [printable(line, _LINE)])
 
 
-def _lines(found: list[EffectView], notes: list[EffectNote]) -> Iterator[str]:
-    if not found:
+def _lines(found: EffectPage, notes: list[EffectNote], *, earlier: bool) -> Iterator[str]:
+    if not found.effects:
         yield "no effects"
-    for effect in found:
+    for effect in found.effects:
         yield from _effect_lines(effect)
+    yield from more_effects(found)
+    if earlier:
+        yield "… earlier notes are not shown: --limit"
     if notes:
         headers = ["AT", "WHO", "WHAT", "EFFECT", "AS", "EVIDENCE", "REASON"]
         yield from table(headers, [_note_row(note) for note in notes])

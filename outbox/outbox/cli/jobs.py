@@ -9,18 +9,18 @@ from uuid import UUID
 import click
 
 from outbox.cli.amounts import Amount, Whole
-from outbox.cli.attempts import history_lines, traceback_lines
+from outbox.cli.attempts import earlier_attempts, history_lines, traceback_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines, member_lines
 from outbox.cli.groups import Group
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
 from outbox.explaining.explaining import explain_job
-from outbox.reading.jobs import known_job, list_refusals
+from outbox.reading.jobs import PAGE, known_job, list_attempts, list_refusals
 from outbox.reading.payload_types import load_payload_types
 from outbox.reading.searching import JobPage, search_jobs
 from outbox.reading.showing import read_payload_text, shown_payload
-from outbox.settings import Settings
+from outbox.settings.values import Settings
 from outbox.texts.masking import masked_line, printable
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView, RefusalView
 
@@ -122,23 +122,35 @@ def _rest(found: JobPage) -> Iterator[str]:
     metavar="MODULE",
     help="With --payload: where the payload's class is; what it marks as sensitive is masked.",
 )
+@click.option("--limit", type=Whole(1, 10_000), default=PAGE, show_default=True, help="At most this many attempts.")
+@click.option("--before", metavar="NUMBER", type=Whole(1, 2**31 - 1), help="Only attempts before this one.")
 @json_option
 @pass_settings
-def show_command(settings: Settings, job_id: UUID, *, tree: bool, payload: bool, modules: tuple[str, ...]) -> None:
-    """Show a job, its ended attempts, and what it waits for. Exit code 1: no such job."""
+def show_command(
+    settings: Settings,
+    job_id: UUID,
+    *,
+    tree: bool,
+    payload: bool,
+    modules: tuple[str, ...],
+    limit: int,
+    before: int | None,
+) -> None:
+    """Show a job, its newest ended attempts, and what it waits for. Exit code 1: no such job."""
     if tree:
         show_tree(settings, job_id)
         return
     types = load_payload_types(modules)
     with connect(settings) as link:
-        found = known_job(link, job_id)
-        job, attempts = found
+        job = known_job(link, job_id)
+        attempts = list_attempts(link, job_id, limit=limit, before=before)
         why = explain_job(link, job)
         refusals = list_refusals(link, job_id)
         shown = {"payload": shown_payload(job, read_payload_text(link, job), types)[0]} if payload else {}
     data = {
         "job": job,
         "attempts": attempts,
+        "earlier_attempts": earlier_attempts(attempts),
         "refusals": refusals,
         "waits_for": why.text,
         "explanation": why,
@@ -154,8 +166,7 @@ def show_command(settings: Settings, job_id: UUID, *, tree: bool, payload: bool,
 def explain_command(settings: Settings, job_id: UUID) -> None:
     """Say why a job doesn't run, what unblocks it, and when. Exit code 1: no such job."""
     with connect(settings) as link:
-        found = known_job(link, job_id)
-        why = explain_job(link, found[0])
+        why = explain_job(link, known_job(link, job_id))
     show(why, lambda: explanation_lines(why))
 
 

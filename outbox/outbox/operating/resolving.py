@@ -15,7 +15,7 @@ from outbox.database.link import Link
 from outbox.database.statements import Statements, statements_for
 from outbox.database.targets import Target, schema_of, writable
 from outbox.leases.effects import MAX_RESULT_BYTES
-from outbox.reading.jobs import get_job
+from outbox.reading.jobs import PAGE, get_job
 from outbox.sealing.envelope import Identity, hidden
 from outbox.sealing.using import required
 from outbox.sealing.vault import open_payload
@@ -25,7 +25,10 @@ from outbox_schemas.documents import document_text
 from outbox_schemas.effect_keys import provider_key
 from outbox_schemas.names import check_id, check_name, nature_of
 
-__all__ = ["EffectNote", "job_effects", "list_notes", "list_open_effects", "resolve_effect"]
+__all__ = ["MORE_LIMIT", "EffectNote", "EffectPage", "job_effects", "list_notes", "list_open_effects", "resolve_effect"]
+
+MORE_LIMIT = 10_000
+"""Further than this nobody counts how many effects of a job are not shown."""
 
 _OPEN = (EffectState.PENDING, EffectState.UNCERTAIN)
 _UNSET: Any = object()
@@ -42,6 +45,16 @@ class EffectNote:
     detail: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class EffectPage:
+    """Effects of one job in the order in which they were begun. `more` says how many others it has; `MORE_LIMIT`: so
+    many or more.
+    """
+
+    effects: list[EffectView]
+    more: int
+
+
 def list_open_effects(link: Link, *, states: Sequence[EffectState] = _OPEN, limit: int = 50) -> list[EffectView]:
     """Return the effects whose outcome is unknown, oldest first. One that is pending may be under way just now: look at
     its job's state.
@@ -50,14 +63,17 @@ def list_open_effects(link: Link, *, states: Sequence[EffectState] = _OPEN, limi
     return [_view(row) for row in rows]
 
 
-def job_effects(link: Link, job_id: UUID) -> list[EffectView]:
-    """Return the effects of one job in the order in which they were begun."""
-    return [_view(row) for row in link.run("job_effects", job_id=job_id)]
+def job_effects(link: Link, job_id: UUID, *, limit: int = PAGE) -> EffectPage:
+    """Return the effects of one job, `limit` at most: where it has more, first those that are pending or uncertain,
+    then the others by name. None where there is no such job.
+    """
+    rows = link.run("job_effects", job_id=job_id, batch=limit, count_limit=limit + MORE_LIMIT)
+    return EffectPage([_view(row) for row in rows], rows[0].total - len(rows) if rows else 0)
 
 
-def list_notes(link: Link, job_id: UUID) -> list[EffectNote]:
-    """Return what is on record beside the effects of one job, oldest first."""
-    rows = link.run("effect_notes", job_id=job_id)
+def list_notes(link: Link, job_id: UUID, *, limit: int = PAGE) -> list[EffectNote]:
+    """Return what is on record beside the effects of one job: the newest `limit` notes, oldest first."""
+    rows = link.run("effect_notes", job_id=job_id, batch=limit)
     return [EffectNote(row.at, row.actor, row.action, row.reason, row.detail) for row in rows]
 
 
@@ -113,8 +129,7 @@ def resolve_effect(
         raise JobNotFound(job_id)
     if not rows[0].resolved and rows[0].effect_state is None:
         raise EffectNotFound(job_id, name)
-    found = statements.run_within(connection, "job_effects", {"job_id": job_id})
-    view = next(_view(row) for row in found if row.name == name)
+    view = _view(statements.run_within(connection, "get_effect", {"job_id": job_id, "name": name})[0])
     if not rows[0].resolved:
         raise _refusal(view, rows[0])
     return view

@@ -20,6 +20,7 @@ from outbox_schemas import AttemptView, ErrorView, JobNotFound, JobState, JobVie
 from outbox_schemas.names import check_id, check_key, check_name, check_tenant
 
 __all__ = [
+    "PAGE",
     "QueueView",
     "database_time",
     "find_job",
@@ -33,6 +34,9 @@ __all__ = [
     "list_refusals",
     "show_job",
 ]
+
+PAGE = 50
+"""How many attempts or effects of one job are read unless more are asked for."""
 
 _LEFT_LIMIT = 1000
 
@@ -78,23 +82,26 @@ async def get_job_async(target: AsyncTarget, job_id: UUID, *, schema: str | None
 
 
 def show_job(link: Link, job_id: UUID) -> tuple[JobView, list[AttemptView]] | None:
-    """Return a job and its ended attempts, oldest first, or None."""
-    rows = link.run("get_job", job_id=job_id, tenant=None, kind=None, logical_key=None)
-    return (_job_view(rows[0]), list_attempts(link, job_id)) if rows else None
+    """Return a job and its newest ended attempts, as `list_attempts` does, or None."""
+    job = _linked_job(link, job_id)
+    return None if job is None else (job, list_attempts(link, job_id))
 
 
-def known_job(link: Link, job_id: UUID) -> tuple[JobView, list[AttemptView]]:
-    """Return what `show_job` does. Raises `JobNotFound` where no job has this id."""
-    found = show_job(link, job_id)
-    if found is None:
+def known_job(link: Link, job_id: UUID) -> JobView:
+    """Return a job. Raises `JobNotFound` where none has this id."""
+    job = _linked_job(link, job_id)
+    if job is None:
         raise JobNotFound(job_id)
-    return found
+    return job
 
 
-def list_attempts(link: Link, job_id: UUID) -> list[AttemptView]:
-    """Return the ended attempts of a job, oldest first."""
-    found = [AttemptView.model_validate(row) for row in link.run("list_attempts", job_id=job_id)]
-    return [_unsealed(attempt) for attempt in found]
+def list_attempts(link: Link, job_id: UUID, *, limit: int = PAGE, before: int | None = None) -> list[AttemptView]:
+    """Return the newest `limit` ended attempts of a job, oldest first; with `before`, of those with a lower number.
+
+    Numbers begin at 1 and have no gaps: there are as many earlier ones as the first number says, less one.
+    """
+    rows = link.run("list_attempts", job_id=job_id, before=before, batch=limit)
+    return [_unsealed(AttemptView.model_validate(row)) for row in rows]
 
 
 def list_refusals(link: Link, job_id: UUID) -> list[RefusalView]:
@@ -129,6 +136,11 @@ def database_time(link: Link) -> datetime:
     """Return the database's time, which ages are measured against."""
     now: datetime = link.run("read_clock")[0].now
     return now
+
+
+def _linked_job(link: Link, job_id: UUID) -> JobView | None:
+    rows = link.run("get_job", job_id=job_id, tenant=None, kind=None, logical_key=None)
+    return _job_view(rows[0]) if rows else None
 
 
 def _read(target: Target, parameters: dict[str, Any], schema: str | None) -> JobView | None:

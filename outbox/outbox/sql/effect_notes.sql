@@ -1,7 +1,9 @@
--- Purpose: read what is on record about a job's effects beside their rows: what people resolved, and what workers learnt too late.
+-- Purpose: read what is on record about a job's effects beside their rows: what people resolved, and what workers learnt too late. The newest so many, oldest first.
 -- Transition: none
--- Parameters: job_id
+-- Parameters: job_id, batch
 -- Locks: none. Index: audit_subject.
-SELECT a.at, a.actor, a.action, a.reason, a.detail
-FROM {schema}.audit AS a
-WHERE a.subject = CAST(CAST(:job_id AS uuid) AS text) AND a.action IN ('effect.resolve', 'effect.late') ORDER BY a.id
+SELECT n.at, n.actor, n.action, n.reason, n.detail FROM (
+  SELECT a.id, a.at, a.actor, a.action, a.reason, a.detail
+  FROM {schema}.audit AS a
+  WHERE a.subject = CAST(CAST(:job_id AS uuid) AS text) AND a.action IN ('effect.resolve', 'effect.late') ORDER BY a.id DESC LIMIT CAST(:batch AS integer)
+) AS n ORDER BY n.id

@@ -67,7 +67,7 @@ def test_not_done(database: Database, link: Link, engine: sa.Engine, on_hold: UU
     with engine.begin() as connection:
         assert resolve_effect(connection, on_hold, "charge", "not-done", **WHO).state is EffectState.NOT_DONE
     assert list_open_effects(link) == []
-    assert [(effect.name, effect.state) for effect in job_effects(link, on_hold)] == [
+    assert [(effect.name, effect.state) for effect in job_effects(link, on_hold).effects] == [
         ("charge", EffectState.NOT_DONE),
         ("mail", EffectState.CONFIRMED),
     ]
