@@ -92,8 +92,10 @@ class KeepsCheckpoints(KnowsItsLoop):
 
         Raises:
             SealBroken: one of a sealed job was changed from outside, or put there in clear.
+            NameRefused: the name can't be a checkpoint's.
             TerminalError: called on the event loop of an `AsyncHandler`.
         """
+        check_name("checkpoint", name)
         self._check_blocking("job.load_checkpoint()", "await asyncio.to_thread(job.load_checkpoint, name)")
         connection = self._inside_of()
         if connection is not None:

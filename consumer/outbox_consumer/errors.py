@@ -20,6 +20,13 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
+def _said(message: object) -> str:
+    try:
+        return str(message)
+    except Exception:  # noqa: BLE001 - a client library's object, and its `__str__`
+        return f"(what its {type(message).__name__} says can't be read)"
+
+
 class _Coded(Exception):  # noqa: N818 - the public subclasses end in Error
     """An error with a stable machine-readable code: letters, digits, `_`, `.` and `-`, at most 100 characters, a letter
     first. What is no such code gives way to the class's own, and the message tells: another error in its place would
@@ -30,7 +37,7 @@ class _Coded(Exception):  # noqa: N818 - the public subclasses end in Error
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
         given = code is None or (isinstance(code, str) and is_code(code))
-        super().__init__(message if given else f"{message} [its code is none: {_NO_CODE}]".lstrip())
+        super().__init__(message if given else f"{_said(message)} [its code is none: {_NO_CODE}]".lstrip())
         usual = self.default_code if is_code(self.default_code) else _Coded.default_code
         self.code = code if given and code else usual
 

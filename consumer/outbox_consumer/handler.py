@@ -19,6 +19,7 @@ from outbox_consumer.retry import RetryPolicy
 from outbox_consumer.unfinished import is_lazy
 from outbox_schemas import HandlerError, Payload
 from outbox_schemas.misspelt import misspelt
+from outbox_schemas.names import nature_of
 
 __all__ = ["AnyHandler", "AsyncHandler", "Handler"]
 
@@ -99,6 +100,8 @@ class BaseHandler(Generic[P]):
     @classmethod
     def _check(cls) -> None:
         name = cls.__qualname__
+        if not isinstance(cls.payload_type, type):
+            raise HandlerError(f"{name}.payload_type must be a Payload class, not {nature_of(cls.payload_type)}")
         if not hasattr(cls.payload_type, "kind"):
             raise HandlerError(f"{name}: payload type {cls.payload_type.__name__} has no kind")
         cls._check_types()
@@ -119,8 +122,9 @@ class BaseHandler(Generic[P]):
             )
         if cls.progress_deadline is not None and not _SHORTEST_LEASE <= cls.progress_deadline <= cls.max_runtime:
             raise HandlerError(f"{name}.progress_deadline must be from 1 second to its max_runtime ({cls.max_runtime})")
-        if not all(_is_whole(version) and version >= 1 for version in cls.versions):
-            raise HandlerError(f"{name}.versions must be whole numbers from 1")
+        for version in cls.versions:
+            if not _is_whole(version) or version < 1:
+                raise HandlerError(f"{name}.versions must be whole numbers from 1, not {nature_of(version)}")
         if not cls.handler_version.isprintable() or not 1 <= len(cls.handler_version) <= 100:
             raise HandlerError(f"{name}.handler_version must be printable text of 1 to 100 characters")
         cls._check_key_lifetime()

@@ -12,6 +12,8 @@ from outbox.sealing.using import use_file
 from outbox.settings import Settings, load
 from outbox_consumer.handler import AnyHandler
 from outbox_consumer.registry import Registry, load_handlers
+from outbox_schemas import SettingsError
+from outbox_schemas.names import nature_of
 
 if TYPE_CHECKING:
     from outbox_consumer.runtime import Consumer
@@ -39,8 +41,10 @@ def run_consumer(
 
     Raises:
         HandlerError: the handlers are declared wrongly.
-        SettingsError: the settings are, or the key file can't be used.
+        SettingsError: the settings are, the key file can't be used, or `settings` or `stop` is something else.
     """
+    if stop is not None and not (callable(getattr(stop, "wait", None)) and callable(getattr(stop, "set", None))):
+        raise SettingsError(f"stop must be a threading.Event, not {nature_of(stop)}")
     return serve(make_consumer(handlers, settings), stop)
 
 
@@ -51,6 +55,11 @@ def make_consumer(handlers: Sequence[AnyHandler | str], settings: Settings | Non
 
     names = [item for item in handlers if isinstance(item, str)]
     instances = [item for item in handlers if not isinstance(item, str)]
+    if settings is not None and not isinstance(settings, Settings):
+        raise SettingsError(
+            f"settings must be a Settings, for example outbox.settings.load(), not {nature_of(settings)}; "
+            "leave it out to have the environment's"
+        )
     registry = load_handlers(names) if not instances else Registry([*instances, *_instances(names)])
     settings = settings or load()
     use_file(settings.keys_file)

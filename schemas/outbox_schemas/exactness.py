@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from outbox_schemas.errors import PayloadError
+from outbox_schemas.names import nature_of
 
 __all__ = ["MAX_DEPTH", "MAX_INT_DIGITS", "as_stored", "check_exact", "digest", "is_plainly_exact", "text_digest"]
 
@@ -86,8 +87,15 @@ def digest(document: Any) -> bytes:
     """Return the SHA-256 of a JSON document's canonical form.
 
     Key order does not matter and neither does 1 against 1.0; everything else does, Unicode composition included.
+    Raises `PayloadError` for what JSON can't hold.
     """
-    return hashlib.sha256(_canonical(_plain(document)).encode()).digest()
+    try:
+        text = _canonical(_plain(document))
+    except (TypeError, RecursionError):
+        raise PayloadError(
+            "document", f"must be what JSON holds; {nature_of(document)} is not, or not all of it"
+        ) from None
+    return hashlib.sha256(text.encode()).digest()
 
 
 def text_digest(version: int, text: str) -> bytes:

@@ -14,6 +14,9 @@ from functools import cache
 from struct import Struct
 from uuid import UUID
 
+from outbox_schemas.errors import NameRefused
+from outbox_schemas.names import nature_of
+
 __all__ = ["MAX_HINT_BYTES", "MAX_HINT_JOBS", "BadHint", "decode_hint", "encode_hint", "encode_hint_bytes"]
 
 MAX_HINT_JOBS = 100
@@ -30,8 +33,12 @@ class BadHint(ValueError):  # noqa: N818 - named by what it is
 
 
 def encode_hint(jobs: Sequence[UUID]) -> bytes:
-    """Return the body for 1 to 100 job ids. Raises `ValueError` for any other number."""
-    return encode_hint_bytes([job.bytes for job in jobs])
+    """Return the body for 1 to 100 job ids. Raises `ValueError` for another number, `NameRefused` for what is none."""
+    try:
+        ids = [job.bytes for job in jobs]
+    except (TypeError, AttributeError):
+        raise NameRefused("jobs", f"must be UUIDs, not {nature_of(jobs)}") from None
+    return encode_hint_bytes(ids)
 
 
 def encode_hint_bytes(jobs: Sequence[bytes]) -> bytes:
@@ -54,6 +61,8 @@ def _layout(count: int) -> tuple[bytes, Struct]:
 
 def decode_hint(body: bytes) -> list[UUID]:
     """Return the job ids of a body, each once, or raise `BadHint`."""
+    if not isinstance(body, bytes | bytearray):
+        raise BadHint(f"body: must be bytes, not {nature_of(body)}")
     if len(body) > MAX_HINT_BYTES:
         raise BadHint("too large")
     if _COMPACT.fullmatch(body):

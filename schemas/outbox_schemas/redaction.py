@@ -13,6 +13,8 @@ from typing import Any
 from pydantic import BaseModel, RootModel
 from pydantic_core import from_json, to_jsonable_python
 
+from outbox_schemas.errors import NameRefused
+from outbox_schemas.names import nature_of
 from outbox_schemas.sensitive import SECRETS, elements, fields_of, is_hidden, pairs
 
 __all__ = ["MASK", "hidden_texts", "redacted", "shape"]
@@ -32,7 +34,12 @@ Hide = Callable[[Any], Any]
 
 
 def redacted(payload: BaseModel) -> dict[str, Any]:
-    """Return a payload as JSON can hold it, under the names of its stored form, with every sensitive value masked."""
+    """Return a payload as JSON can hold it, under the names of its stored form, with every sensitive value masked.
+
+    Raises `NameRefused` for what is no pydantic model: `shape` tells of anything.
+    """
+    if not isinstance(payload, BaseModel):
+        raise NameRefused("payload", f"must be a pydantic model, not {nature_of(payload)}; shape() takes anything")
     shown = _model(payload, lambda _value: MASK)
     return shown if isinstance(shown, dict) else {"root": shown}
 

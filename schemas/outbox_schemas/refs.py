@@ -12,7 +12,8 @@ from typing import Annotated, BinaryIO, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from outbox_schemas.errors import LeaseLost, RefCutShort, RefMismatch
+from outbox_schemas.errors import LeaseLost, NameRefused, RefCutShort, RefMismatch
+from outbox_schemas.names import nature_of
 
 __all__ = ["MAX_READ_BYTES", "Opener", "Readable", "Ref"]
 
@@ -69,6 +70,8 @@ class Ref(BaseModel):
             if uri is None:
                 raise ValueError("bytes have no place of their own; say uri=… where they are kept")
             return cls(uri=uri, sha256=hashlib.sha256(source).hexdigest(), size=len(source))
+        if not callable(getattr(source, "open", None)):
+            raise NameRefused("source", f"must be bytes or a Path, not {nature_of(source)}")
         with source.open("rb") as stream:
             digest, size = _digest_of(stream)
         return cls(uri=uri or source.resolve().as_uri(), sha256=digest, size=size)
@@ -79,7 +82,10 @@ class Ref(BaseModel):
         Raises:
             RefCutShort: it is shorter.
             RefMismatch: it is longer, or other.
+            NameRefused: it is no bytes.
         """
+        if not isinstance(content, bytes | bytearray | memoryview):
+            raise NameRefused("content", f"must be bytes, not {nature_of(content)}")
         self._check_size(len(content))
         self._check_digest(hashlib.sha256(content).hexdigest())
         return content
@@ -92,6 +98,8 @@ class Ref(BaseModel):
             RefCutShort, RefMismatch: as `verify`. What `opener` or the stream's `read` raises passes as it is; what its
                 `close` raises is dropped, since it would hide these.
         """
+        if isinstance(max_bytes, bool) or not isinstance(max_bytes, int):
+            raise NameRefused("max_bytes", f"must be a whole number of bytes, not {nature_of(max_bytes)}")
         if self.size > max_bytes:
             raise ValueError(
                 f"the content has {self.size} bytes; {max_bytes} are read at once: use chunks(), or max_bytes"
@@ -104,6 +112,8 @@ class Ref(BaseModel):
 
         Raises the same as `read`.
         """
+        if not callable(opener):
+            raise NameRefused("opener", f"must be a function from a URI to a stream, not {nature_of(opener)}")
         stream = opener(self.uri)
         try:
             yield from self._checked(stream)

@@ -8,6 +8,9 @@ from __future__ import annotations
 from enum import StrEnum
 from types import MappingProxyType
 
+from outbox_schemas.errors import NameRefused
+from outbox_schemas.names import nature_of
+
 __all__ = [
     "EFFECT_MOVES",
     "ENDED",
@@ -135,5 +138,11 @@ TRANSITIONS = MappingProxyType(
 
 
 def next_states(state: JobState, event: Event) -> frozenset[JobState]:
-    """Return the states that `event` may lead to from `state`; empty where the move is not legal."""
+    """Return the states that `event` may lead to from `state`; empty where the move is not legal.
+
+    Raises `NameRefused` for what is no text.
+    """
+    for field, value in (("state", state), ("event", event)):
+        if not isinstance(value, str):
+            raise NameRefused(field, f"must be a {'JobState' if field == 'state' else 'Event'}, not {nature_of(value)}")
     return TRANSITIONS.get((state, event), frozenset())

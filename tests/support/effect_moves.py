@@ -57,8 +57,12 @@ class EffectMoves(RuleBasedStateMachine):
     @rule(data=st.data(), name=st.sampled_from(NAMES))
     def begin_effect(self, data: st.DataObject, name: str) -> None:
         """Announce an effect, or learn what is on record of it."""
-        lease, book, known = self._page(data, name)
-        call = uuid4()
+        self.announce(data.draw(st.sampled_from(self.leases)), name)
+
+    def announce(self, lease: Lease, name: str) -> None:
+        """Begin an effect of this attempt."""
+        known, call = self.effects.get(lease.job_id, {}).get(name), uuid4()
+        book = EffectBook(self.database.statements, lease, self.numbers[lease.token], name)
         with self.engine.begin() as connection:
             found = book.begin(connection, b"x", call)
         assert found.held == self.owned(lease)

@@ -22,7 +22,7 @@ from outbox.releasing.relaying import ReleasedHint, recover_hints, release, unre
 from outbox_schemas import TRANSITIONS, Event, JobState
 from support.database import Database
 from support.edits import Edit
-from support.effect_moves import EffectMoves
+from support.effect_moves import NAMES, EffectMoves
 from support.invariants import check_invariants
 from support.jobs import ABILITIES, BROKEN, LEASE_S, MAX_ATTEMPTS, Note, take
 
@@ -89,9 +89,21 @@ class Installation(EffectMoves):
 
     database: Database
 
-    @initialize()
+    @initialize(opened=st.lists(st.sampled_from([(), NAMES[:1], NAMES]), max_size=3))
+    def begin(self, opened: list[tuple[str, ...]]) -> None:
+        """Start at second 0, with an attempt under way for each entry, and these effects of it begun. From nothing few
+        lives would come as far as an effect.
+        """
+        self.empty()
+        for names in opened:
+            self.submit(0, None, None, None, supersedes=False)
+            self.release()
+            self.claim_these(list(self.jobs)[-1:])
+            for name in names:
+                self.announce(self.leases[-1], name)
+
     def empty(self) -> None:
-        """Start with nothing, at second 0."""
+        """Forget whatever was there."""
         self.link = self.database.link()
         self.engine = self.database.engine(poolclass=sa.NullPool)
         redrives = "{s}.redrive_operations, {s}.redrive_items, {s}.redrive_lanes"
@@ -270,7 +282,10 @@ class Installation(EffectMoves):
     @rule(data=st.data())
     def claim(self, data: st.DataObject) -> None:
         """Claim some jobs, whatever their state."""
-        ids = self.pick(data, self.jobs)
+        self.claim_these(self.pick(data, self.jobs))
+
+    def claim_these(self, ids: list[UUID]) -> None:
+        """Claim these jobs: those of them are had whose hints are out and that may run."""
         able = [
             job_id
             for job_id in ids

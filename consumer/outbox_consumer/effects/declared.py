@@ -11,7 +11,7 @@ from outbox_consumer.effects.deciding import POLICIES, OnUncertain
 from outbox_schemas import HandlerError
 from outbox_schemas.documents import document_text
 from outbox_schemas.exactness import text_digest
-from outbox_schemas.names import check_name
+from outbox_schemas.names import check_name, nature_of
 
 __all__ = ["MAX_REQUEST_BYTES", "Declared"]
 
@@ -62,11 +62,15 @@ class Declared:
         for what, function in (("send", send), ("reconcile", reconcile)):
             _check_function(name, what, function, asynchronous=asynchronous, optional=what == "reconcile")
         if on_uncertain not in POLICIES:
-            raise HandlerError(f"effect {name!r}: on_uncertain must be one of {', '.join(POLICIES)}")
+            raise HandlerError(
+                f"effect {name!r}: on_uncertain must be one of {', '.join(POLICIES)}, not {nature_of(on_uncertain)}"
+            )
         if not isinstance(not_done, tuple) or not all(
             isinstance(kind, type) and issubclass(kind, BaseException) for kind in not_done
         ):
-            raise HandlerError(f"effect {name!r}: not_done must be a tuple of exception classes")
+            raise HandlerError(
+                f"effect {name!r}: not_done must be a tuple of exception classes, not {nature_of(not_done)}"
+            )
         digest = text_digest(_DIGEST_VERSION, document_text(request, "request", MAX_REQUEST_BYTES))
         return cls(name, request, digest, send, reconcile, on_uncertain, not_done)
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from outbox_schemas import HandlerError
+from outbox_schemas.names import nature_of
 
 __all__ = ["DEFAULTS", "MIB", "Terms", "terms_of"]
 
@@ -49,8 +50,8 @@ def terms_of(cls: type[Any]) -> Terms | None:
         HandlerError: an attribute is of the wrong type or out of bounds, or means nothing without `isolation`.
     """
     name = cls.__qualname__
-    if cls.isolation not in {"thread", "process"}:
-        raise HandlerError(f'{name}.isolation must be "thread" or "process"')
+    if cls.isolation not in ("thread", "process"):  # what can't be hashed is in no set
+        raise HandlerError(f'{name}.isolation must be "thread" or "process", not {nature_of(cls.isolation)}')
     if cls.isolation == "thread":
         idle = [attribute for attribute, usual in DEFAULTS.items() if getattr(cls, attribute) != usual]
         if idle:
@@ -72,7 +73,9 @@ def _count(cls: type[Any], attribute: str, least: int, most: int, *, optional: b
     if value is None and optional:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise HandlerError(f"{cls.__qualname__}.{attribute} must be a whole number from {least} to {most}")
+        raise HandlerError(
+            f"{cls.__qualname__}.{attribute} must be a whole number from {least} to {most}, not {nature_of(value)}"
+        )
     return value
 
 
@@ -83,5 +86,6 @@ def _duration(
     if value is None and optional:
         return None
     if not isinstance(value, timedelta) or not least <= value <= most:
-        raise HandlerError(f"{cls.__qualname__}.{attribute} must be a timedelta from {least} to {most}")
+        given = value if isinstance(value, timedelta) else nature_of(value)
+        raise HandlerError(f"{cls.__qualname__}.{attribute} must be a timedelta from {least} to {most}, not {given}")
     return value
