@@ -33,7 +33,7 @@ def rate_in_budget(ground: Ground) -> Iterator[Verdict]:
         relays, consumers = here.relays(3), here.consumers(2, ["PacedHandler"])
         here.stand(relays + consumers)
         here.until(lambda: here.database.count("attempts") > BURST, "jobs flow", 30)
-        since = here.database.value("SELECT CAST(extract(epoch FROM {s}.clock()) AS float8)")
+        since = here.now().timestamp()
         for turn in range(int(PACED_S / 2)):
             time.sleep(1.5)
             if turn % 3 == 2:
@@ -41,8 +41,9 @@ def rate_in_budget(ground: Ground) -> Iterator[Verdict]:
             else:
                 _replace(relays, lambda: here.relays(1))
             time.sleep(0.5)
-        until = here.database.value("SELECT CAST(extract(epoch FROM {s}.clock()) AS float8)")
-        time.sleep(5)
+        end = here.now()
+        here.claimed_until(end)
+        until = end.timestamp()
         hinted = [row[0] for row in here.database.rows(_HINTED)]
         most, allowed = fullest_window(hinted, 1.0), RATE + BURST
         used = sum(since <= instant < until for instant in hinted) / (RATE * (until - since))

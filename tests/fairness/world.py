@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from support.database import Database
 
 START_S = 60.0
 END_S = 30.0
+CLAIM_S = 60.0
 # A relay's lost hints are owed again soon, so that a claim which kills does not wait for minutes.
 _SETTINGS = {"OUTBOX_RELAY_REHINT_AFTER_S": "2", "OUTBOX_RELAY_REHINT_BUSY_AFTER_S": "4"}
 _CONNECTIONS = {"max_connections": "400", "max_wal_size": "4GB"}
@@ -97,6 +99,16 @@ class World:
                 raise NotInTime(f"not within {within_s:g} s: {what}")
             time.sleep(0.03)
         return value
+
+    def now(self) -> datetime:
+        """Return the database's time."""
+        now: datetime = self.database.value("SELECT {s}.clock()")
+        return now
+
+    def claimed_until(self, instant: datetime) -> None:
+        """Wait until no hint is out any more that went out before an instant: it was claimed, or is owed again."""
+        out = "outbox WHERE phase = 'released' AND released_at < %s"
+        self.until(lambda: self.database.count(out, instant) == 0, f"hints of before {instant} are claimed", CLAIM_S)
 
     def drained(self, queue: str, within_s: float) -> None:
         """Wait until a queue has no job left that has not ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from outbox.cli.output import connect, json_option, pass_settings, show, table
-from outbox.leases.presence import ProcessView, Role, list_processes
+from outbox.leases.presence import QUIET_S, ProcessView, Role, list_processes
 from outbox.settings import Settings
 
 __all__ = ["consumers"]
@@ -18,7 +18,8 @@ __all__ = ["consumers"]
 def consumers(settings: Settings, *, everybody: bool) -> None:
     """Show the consumers and relays that were seen within the last minute, and what each runs.
 
-    Each gives a sign of life every ten seconds. One that ended in order is gone at once.
+    Each gives a sign of life every ten seconds. One that ended in order is gone at once; one that was killed is quiet
+    from then on, and is told as such when two signs are missing.
     """
     with connect(settings) as link:
         found = [process for process in list_processes(link) if everybody or process.live]
@@ -27,11 +28,17 @@ def consumers(settings: Settings, *, everybody: bool) -> None:
     show(data, lambda: table(headers, [_row(process) for process in found]))
 
 
+def _liveliness(process: ProcessView) -> str:
+    if not process.live:
+        return "no"
+    return "yes" if process.quiet_s < QUIET_S else f"quiet for {process.quiet_s:.0f} s"
+
+
 def _row(process: ProcessView) -> list[object]:
     return [
         process.name,
         process.role,
-        "yes" if process.live else "no",
+        _liveliness(process),
         process.version,
         ",".join(process.queues) or None,
         ", ".join(process.runs) or None,

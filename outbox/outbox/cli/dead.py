@@ -27,7 +27,7 @@ from outbox.operating.dead_letters import (
 )
 from outbox.reading.jobs import PAGE, database_time
 from outbox.reading.payload_types import load_payload_types
-from outbox.settings.values import Settings
+from outbox.settings import Settings
 from outbox.texts.spans import span
 
 __all__ = ["dead"]

@@ -25,7 +25,7 @@ from outbox.operating.resolving import (
 from outbox.reading.jobs import PAGE, known_job
 from outbox.redrives.redriving import redrive
 from outbox.sealing.using import use_file
-from outbox.settings.values import Settings
+from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable
 from outbox.texts.wording import counted
 from outbox_schemas import EffectState, EffectView, JobState

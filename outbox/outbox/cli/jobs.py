@@ -20,7 +20,7 @@ from outbox.reading.jobs import PAGE, known_job, list_attempts, list_refusals
 from outbox.reading.payload_types import load_payload_types
 from outbox.reading.searching import JobPage, search_jobs
 from outbox.reading.showing import read_payload_text, shown_payload
-from outbox.settings.values import Settings
+from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView, RefusalView
 

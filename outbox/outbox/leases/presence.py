@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -21,11 +21,13 @@ from outbox.database.link import Link
 from outbox.database.trouble import Fault, Trouble, fault_of
 from outbox.leases.leasing import Ability, Worker
 
-__all__ = ["EVERY_S", "LIVE_S", "Presence", "ProcessView", "Role", "list_processes"]
+__all__ = ["EVERY_S", "LIVE_S", "QUIET_S", "Presence", "ProcessView", "Role", "list_processes"]
 
 EVERY_S = 10.0
 # Whoever has said nothing for so long is taken to be gone; a few signs may be late or lost.
 LIVE_S = 60.0
+QUIET_S = 25.0
+"""After so many seconds without a sign two are missing: who looks on is told, while `LIVE_S` still decides."""
 # Long enough to be found by somebody who asks next morning what ran here.
 _FORGET_S = 86_400.0
 # What only a person can mend is not asked for every ten seconds.
@@ -42,8 +44,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """A process as it last announced itself. `live`: it was seen within the last minute. `keys`: the ids of the keys
-    that it has; None where it says nothing of them: a relay, or a consumer of an older release.
+    """A process as it last announced itself.
+
+    Attributes:
+        live: it was seen within the last minute.
+        quiet_s: how many seconds ago it was seen, by the database's clock; it gives a sign every ten. Of one that was
+            killed nothing else tells within that minute.
+        keys: the ids of the keys that it has; None where it says nothing of them: a relay, or a consumer of an older
+            release.
     """
 
     name: str
@@ -56,6 +64,7 @@ class ProcessView:
     started_at: datetime
     seen_at: datetime
     live: bool
+    quiet_s: float = field(compare=False)
     keys: tuple[str, ...] | None = None
 
 
@@ -144,6 +153,7 @@ def list_processes(link: Link) -> list[ProcessView]:
             row.started_at,
             row.seen_at,
             row.live,
+            row.quiet_s,
             None if row.key_ids is None else tuple(row.key_ids),
         )
         for row in link.run("list_processes", live_s=LIVE_S)

@@ -19,6 +19,7 @@ from psycopg.errors import QueryCanceled
 from outbox.database.ids import id_from
 from outbox.database.link import Link
 from outbox.keeping.pauses import ASIDE
+from outbox.leases.presence import QUIET_S
 
 __all__ = [
     "FRESH_S",
@@ -47,8 +48,6 @@ _LONGEST_S = 30.0
 # A count that takes longer is given up, and tried again as late as may be.
 _TIME_LIMIT_S = 2.0
 _PUT_OFF_S = 60.0
-# Consumers tell every ten seconds what they have ended; whoever has missed two of these has gone.
-_LIVE_S = 25.0
 # Jobs of about so long ago count as submitted lately; of a faster stream, about so many.
 _WINDOW_S = 10.0
 _SHORTEST_WINDOW_S = 0.5
@@ -126,7 +125,7 @@ class FigureKeeper:
             since=since,
             # The ids' times are the writers' clocks', which may be behind, by as much as the window is long.
             since_id=id_from(since - timedelta(seconds=self._window_s), 0),
-            live_s=_LIVE_S,
+            live_s=QUIET_S,  # consumers tell with each sign of life what they have ended
             aside_at=ASIDE,
         )
         took_s = time.monotonic() - began
@@ -141,7 +140,7 @@ def list_figures(link: Link) -> list[QueueFigures]:
     fields = [name for name in QueueFigures.__dataclass_fields__ if name != "tenant"]
     return [
         QueueFigures(tenant=row.tenant or None, **{name: getattr(row, name) for name in fields})
-        for row in link.run("list_figures", live_s=_LIVE_S)
+        for row in link.run("list_figures", live_s=QUIET_S)
     ]
 
 

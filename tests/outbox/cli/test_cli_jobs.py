@@ -157,6 +157,10 @@ def test_who_works_here(run: Any, database: Any) -> None:
     assert len(shown) == 3
     assert "a,b" in shown[1]
     assert "probe 2" in shown[1]
+    assert [line.split()[2] for line in shown[1:]] == ["yes", "yes"]
+    database.rows("UPDATE {s}.processes SET seen_at = seen_at - interval '27 s' WHERE role = 'consumer'")
+    assert "quiet for 2" in run("consumers")[1].splitlines()[1]
+    assert 27 <= json.loads(run("consumers", "--json")[1])["consumers"][0]["quiet_s"] < 60
     database.rows("UPDATE {s}.processes SET seen_at = seen_at - interval '2 min' WHERE role = 'consumer'")
     answer = json.loads(run("consumers", "--json")[1])
     assert (answer["consumers"], len(answer["relays"])) == ([], 1)

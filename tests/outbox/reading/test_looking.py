@@ -94,7 +94,7 @@ def test_a_short_delay_before_the_commit_is_never_missed(
     database: Database, looker: Looker, cadence: Choice, engine: sa.Engine
 ) -> None:
     """What commits within the slack after a look is found by the next look, whichever kind that is."""
-    database.clock.advance(0)
+    database.clock.stop()
     submit(database, payloads=[Note(key="known")], run_at=database.clock.now().replace(year=2100))
     looker.look()
     cadence.full = False
