@@ -22,7 +22,8 @@ from outbox_consumer.isolation.frames import Kind, frame, json_frame
 from outbox_consumer.isolation.process import Child
 from outbox_consumer.isolation.terms import MIB, Terms
 from support.consuming import AsyncTask, Desk, async_handler, handler
-from support.isolated import ScriptHandler, submit
+from support.isolated import ScriptHandler
+from support.isolated_payloads import submit
 from support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -16,7 +16,8 @@ from outbox_consumer.isolation.hello import hello_for
 from outbox_consumer.isolation.process import Child
 from outbox_consumer.isolation.terms import MIB, Terms
 from support.consuming import Desk
-from support.isolated import ScriptHandler, is_alive, submit
+from support.isolated import ScriptHandler
+from support.isolated_payloads import is_alive, submit
 from support.waiting import until
 
 TERMS = Terms(None, None, MIB, max_jobs=1000, max_age_s=3600)

@@ -12,19 +12,14 @@ from outbox import cancel
 from support.consuming import Desk, handler, overrun
 from support.invariants import check_invariants
 from support.isolated import (
-    Card,
     CardHandler,
     RenewedHandler,
     ScriptHandler,
-    Sealed,
     SealedHandler,
-    Strict,
     StrictHandler,
-    Unreadable,
     UnreadableHandler,
-    is_alive,
-    submit,
 )
+from support.isolated_payloads import Card, Sealed, Strict, Unreadable, is_alive, submit
 from support.sealing import ring, secret, using
 from support.waiting import until
 

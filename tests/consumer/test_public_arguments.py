@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from outbox.leasing import Claimed, Lease
-from outbox.statements import Statements
+from outbox.database.statements import Statements
+from outbox.leases.leasing import Claimed, Lease
 from outbox_consumer import (
     AsyncHandler,
     EffectNotSent,

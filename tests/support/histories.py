@@ -22,7 +22,7 @@ SELECT %s, n, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'retried' FRO
 """
 _NOTES = """
 INSERT INTO {s}.audit (at, actor, action, subject, reason, detail)
-SELECT now(), 'attempt ' || n, 'effect.late', %s, 'late', '{{}}' FROM generate_series(1, %s) AS n
+SELECT now(), 'attempt ' || n, 'effect.late', %s, 'late', jsonb_build_object() FROM generate_series(1, %s) AS n
 """
 
 
