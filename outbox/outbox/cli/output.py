@@ -25,6 +25,7 @@ from uuid import UUID
 import click
 from pydantic import BaseModel
 
+from outbox.cli.flags import CONFIG_KEY, is_json, json_option
 from outbox.database.link import Link
 from outbox.database.statements import statements_for
 from outbox.errors import SettingsError
@@ -44,39 +45,12 @@ __all__ = [
     "to_json",
 ]
 
-CONFIG_KEY = "outbox.config"
-JSON_KEY = "outbox.json"
 STATEMENT_TIMEOUT_S = 30
 CELL_LIMIT = 60
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def json_option(command: F) -> F:
-    """Add `--json` to a command. The root has it too, so it may stand before or after the command's name."""
-
-    def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-        if value:
-            ctx.meta[JSON_KEY] = True
-
-    option = click.option(
-        "--json",
-        is_flag=True,
-        is_eager=True,  # before `--version`, wherever it stands
-        expose_value=False,
-        callback=remember,
-        help="Write JSON for machines.",
-    )
-    return option(command)
-
-
-def is_json() -> bool:
-    """Tell whether the running command was asked for JSON."""
-    ctx = click.get_current_context(silent=True)
-    return bool(ctx is not None and ctx.meta.get(JSON_KEY))
 
 
 def load_settings(**overrides: Any) -> Settings:

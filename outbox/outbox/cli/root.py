@@ -1,11 +1,13 @@
 """The root of the `outbox` program: global options, the commands of every installed room, and the exit code.
 
 The root imports no room. Commands come from the entry points of the group `outbox.commands` and are loaded
-when they are needed; one that can't be imported stands there all the same and says what to install.
+when they are run, so that none pays for another; one that can't be imported stands there all the same and says what to
+install.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -18,8 +20,9 @@ from typing import Any, NoReturn
 import click
 
 from outbox.cli.failures import INTERRUPTED, READER_GONE, USAGE, exit_code, report
+from outbox.cli.flags import CONFIG_KEY, is_json, json_option
 from outbox.cli.groups import Group
-from outbox.cli.output import CONFIG_KEY, json_option, show
+from outbox.cli.known import known_help
 from outbox.cli.streams import OutputLost, let_go_of_stdout, take_streams
 from outbox.texts.masking import install_excepthook, masked_line, printable
 
@@ -73,6 +76,12 @@ class _Commands(Group):
         points = tuple(entry_points(group=COMMANDS, name=cmd_name))
         return _load(points[0]) if points else None
 
+    def sentence_of(self, ctx: click.Context, name: str) -> str | None:
+        """Return a command's first sentence, of one of ours without loading it."""
+        points = () if name in self.commands else tuple(entry_points(group=COMMANDS, name=name))
+        known = known_help(points[0]) if points else None
+        return super().sentence_of(ctx, name) if known is None else known
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a module of an extra that turns out to be missing names the extra, as at loading."""
         try:
@@ -118,7 +127,7 @@ def _not_installed(name: str, error: Exception) -> _NotInstalled:
 def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value:
         number = version(DISTRIBUTION)
-        show({"version": number}, lambda: [f"outbox, version {number}"])
+        click.echo(json.dumps({"version": number}, indent=2) if is_json() else f"outbox, version {number}")
         ctx.exit()
 
 
