@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from outbox_schemas.errors import PayloadError
-from outbox_schemas.names import check_key, check_name
+from outbox_schemas.errors import NameRefused, PayloadError
+from outbox_schemas.names import check_flag, check_key, check_name, nature_of
 
-__all__ = ["MOST", "AfterFailure", "KeyLimit", "check_key_terms", "checked_limit"]
+__all__ = ["MOST", "AfterFailure", "KeyLimit", "check_key_terms", "checked_limit", "given_limit"]
 
 AfterFailure = Literal["skip", "block"]
 """What a failed job means to those behind it in the order of its key."""
@@ -55,6 +55,25 @@ def check_key_terms(cls: Any, *, keyed: bool) -> None:
         raise PayloadError(
             f"{name}.limit_key", "is not defined: without it, limit_max, limit_group and ordered say nothing"
         )
+
+
+def given_limit(key: object, *, group: object, most: object, ordered: object, after_failure: object) -> KeyLimit:
+    """Return a concurrency key whose terms come from no payload class.
+
+    Raises:
+        NameRefused: a term is out of bounds, or contradicts another one.
+    """
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
+        raise NameRefused("limit_max", f"must be a whole number from 1 to {MOST}, not {nature_of(most)}")
+    check_flag("ordered", ordered)
+    if after_failure not in ("skip", "block"):
+        raise NameRefused("after_failure", f'must be "skip" or "block", not {nature_of(after_failure)}')
+    if ordered and most != 1:
+        raise NameRefused("limit_max", f"must be 1 where ordered is given, not {most}: such jobs run one by one")
+    if after_failure == "block" and not ordered:
+        raise NameRefused("after_failure", 'can be "block" only where ordered is given')
+    rule = str(after_failure)[0] if ordered else ""
+    return KeyLimit(check_name("limit_group", group), check_key(key, "limit_key"), int(most), rule)
 
 
 def checked_limit(payload: Any) -> KeyLimit | None:

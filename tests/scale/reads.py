@@ -71,7 +71,7 @@ def measure(url: str, rounds: int) -> int:
     return 1 if slow else 0
 
 
-_ALL = dict.fromkeys(("state", "queue", "kind", "tenant"))
+_ALL = dict.fromkeys(("state", "queue", "kind", "tenant", "subject", "limit_group", "limit_key"))
 
 
 def _reads(link: Link, engine: sa.Engine, ids: list[UUID]) -> dict[str, Callable[[], object]]:

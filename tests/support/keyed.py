@@ -60,9 +60,9 @@ def of(cls: type[Keyed], count: int, on: str | None = "account 1") -> list[Keyed
     return [cls(key=f"{start}/{number:05}", on=on) for number in range(count)]
 
 
-def take(link: Link, job_ids: Sequence[UUID]) -> list[Claimed]:
+def take(link: Link, job_ids: Sequence[UUID], able: AbilityList = ABLE) -> list[Claimed]:
     """Claim with the ability for all kinds."""
-    return claim(link, job_ids, ABLE, WORKER)
+    return claim(link, job_ids, able, WORKER)
 
 
 def places(database: Database) -> dict[str, int]:

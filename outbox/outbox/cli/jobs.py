@@ -13,16 +13,19 @@ from outbox.cli.attempts import earlier_attempts, history_lines, traceback_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines, member_lines
 from outbox.cli.groups import Group
+from outbox.cli.key_lines import line_jobs, line_lines
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
 from outbox.cli.tree import show_tree
 from outbox.explaining.explaining import explain_job
 from outbox.reading.jobs import PAGE, known_job, list_attempts, list_refusals
+from outbox.reading.key_lines import key_lines
 from outbox.reading.payload_types import load_payload_types
 from outbox.reading.searching import JobPage, search_jobs
 from outbox.reading.showing import read_payload_text, shown_payload
 from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable
 from outbox_schemas import AttemptView, ErrorView, Explanation, JobState, JobView, RefusalView
+from outbox_schemas.names import check_key
 
 __all__ = ["error_line", "jobs"]
 
@@ -42,6 +45,9 @@ def jobs() -> None:
 @click.option("--kind", metavar="NAME", help="Only jobs of this kind.")
 @click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
 @click.option("--correlation", metavar="ID", help="Only jobs with this correlation id.")
+@click.option("--subject", metavar="TEXT", help="Only jobs that are about this.")
+@click.option("--limit-key", metavar="TEXT", help="Only jobs of this concurrency key; shows its line.")
+@click.option("--limit-group", metavar="NAME", help="Only jobs whose key is of this group.")
 @click.option("--before", metavar="ID", type=click.UUID, help="Only jobs older than this one: to go on with a list.")
 @click.option("--limit", type=Whole(1, 10_000), default=50, show_default=True, help="At most this many.")
 @click.option(
@@ -63,14 +69,20 @@ def list_command(
     kind: str | None,
     tenant: str | None,
     correlation: str | None,
+    subject: str | None,
+    limit_key: str | None,
+    limit_group: str | None,
     before: UUID | None,
     limit: int,
     within_s: float,
 ) -> None:
     """List the newest jobs that fit every given filter.
 
-    A search for rare jobs ends after a while and says how far back it came.
+    A search for rare jobs ends after a while and says how far back it came. With --limit-key the line of the key comes
+    first, whatever the other filters: who has its slots, who is next, who waits.
     """
+    if limit_group is not None and limit_key is None:
+        raise click.UsageError("say --limit-key too: a group is of keys")
     chosen = JobState(state) if state is not None else None
     with connect(settings) as link:
         found = search_jobs(
@@ -80,10 +92,19 @@ def list_command(
             kind=kind,
             tenant=tenant,
             correlation_id=correlation,
+            subject=subject and check_key(subject, "subject_key"),
+            limit_group=limit_group,
+            limit_key=limit_key,
             before=before,
             limit=limit,
             within_s=within_s,
         )
+        lines = (
+            None
+            if limit_key is None
+            else key_lines(link, limit_key, limit_group=limit_group, tenant=tenant, most=limit)
+        )
+        jobs_of = line_jobs(link, lines or [])
     headers = ["ID", "STATE", "KIND", "KEY", "QUEUE", "TENANT", "ATTEMPTS", "RUN AT", "CREATED"]
     rows = [
         [
@@ -99,7 +120,9 @@ def list_command(
         ]
         for job in found.jobs
     ]
-    show(found, lambda: [*table(headers, rows), *_rest(found)])
+    shown = {"jobs": found.jobs, "before": found.before, "complete": found.complete, "searched_to": found.searched_to}
+    data = shown if lines is None else shown | {"lines": lines}
+    show(data, lambda: [*line_lines(lines or [], jobs_of), *table(headers, rows), *_rest(found)])
 
 
 def _rest(found: JobPage) -> Iterator[str]:

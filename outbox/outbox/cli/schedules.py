@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import click
+import sqlalchemy as sa
 
 from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import changing
@@ -17,6 +18,7 @@ from outbox.cli.schedules_options import instant_option, rule_options
 from outbox.database.statements import statements_for
 from outbox.schedules.looking import (
     MOST_PREVIEWED,
+    ended_by,
     get_schedule,
     list_schedules,
     occurrences_of,
@@ -28,7 +30,7 @@ from outbox.settings import Settings
 from outbox.texts.masking import printable
 from outbox_schemas import ScheduleRefused
 
-__all__ = ["schedules"]
+__all__ = ["ended_among", "ended_lines", "schedules"]
 
 _LINE = 500
 _SHOWN = 5
@@ -107,6 +109,19 @@ def preview_command(
     show({"time_zone": zone, "upcoming": found}, lambda: _times(found, zone, view.state if idle else None))
 
 
+def ended_among(connection: sa.Connection, settings: Settings, names: Collection[str]) -> list[str]:
+    """Return those of these schedules of which nothing comes any more, by the database's clock."""
+    found = list_schedules(connection, schema=settings.schema_name)
+    (clock,) = statements_for(settings.schema_name).run_within(connection, "read_clock", {})
+    return ended_by([one for one in found if one.name in names], clock.now)
+
+
+def ended_lines(names: Iterable[str]) -> Iterator[str]:
+    """Yield a warning of each schedule of which nothing comes any more."""
+    for name in names:
+        yield f"warning: nothing comes of {name} any more: no occurrence is left before its end"
+
+
 def _comes(one: ScheduleView) -> datetime | None:
     """Return the next occurrence of a schedule that makes jobs now."""
     return None if one.state in _IDLE else one.next_at
@@ -132,6 +147,12 @@ def _lines(one: ScheduleView, coming: list[datetime], problem: str | None) -> It
         "last": instant(one.last_at),
         "made": f"{one.made} jobs; {one.passed_over} occurrences were missed and not made up for",
     }
+    if one.subject is not None:
+        facts["about"] = f"{one.subject}{', each job ends those of it that wait' if one.supersedes else ''}"
+    if one.limit_key is not None:
+        order = ", in order" if one.limit_rule else ""
+        blocks = ", a failed one blocks" if one.limit_rule == "b" else ""
+        facts["key"] = f"{one.limit_key} in {one.limit_group}: {one.limit_max} at a time{order}{blocks}"
     if one.last_error is not None:
         facts["broken"] = f"since {instant(one.broken_at)}: {one.last_error}"
     if problem is not None:

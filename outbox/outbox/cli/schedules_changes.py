@@ -9,7 +9,8 @@ import click
 
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
-from outbox.cli.schedules import schedules
+from outbox.cli.schedules import ended_among, ended_lines, schedules
+from outbox.cli.schedules_keys import KEY_TERMS, key_options, with_key_terms, with_stored_key
 from outbox.cli.schedules_options import content_given, payload_options, rule_options, term_options
 from outbox.database.statements import statements_for
 from outbox.schedules.contents import Content
@@ -35,6 +36,7 @@ _USUAL: dict[str, Any] = {
     "missed_limit": 100,
     "grace": 60,
     "jitter": 0,
+    "supersedes": False,
 }
 _PAYLOAD = ("kind", "module", "version", "queue", "document")
 
@@ -43,6 +45,7 @@ _PAYLOAD = ("kind", "module", "version", "queue", "document")
 @click.argument("name")
 @rule_options
 @payload_options
+@key_options
 @term_options
 @by_option
 @reason_option
@@ -55,17 +58,21 @@ def add_command(settings: Settings, /, *, name: str, by: str, reason: str, **giv
     """
     if given["kind"] is None:
         raise click.UsageError("say --kind: what its jobs are")
-    content = content_given(*(given.pop(part) for part in _PAYLOAD))
+    module, shared = given["module"], {term: given.pop(term) for term in KEY_TERMS}
+    content = with_key_terms(content_given(*(given.pop(part) for part in _PAYLOAD)), shared, module=module)
     terms = _declared(name, content, {key: value for key, value in given.items() if value is not None}, _USUAL)
     with changing(settings) as connection:
         added = add_schedule(connection, terms, by=by, reason=reason, schema=settings.schema_name)
-    show({"schedule": added}, lambda: [f"added {name}; see what comes with: outbox schedules preview {name}"])
+        ended = ended_among(connection, settings, [name])
+    line = f"added {name}; see what comes with: outbox schedules preview {name}"
+    show({"schedule": added, "ended": ended}, lambda: [line, *ended_lines(ended)])
 
 
 @schedules.command("set")
 @click.argument("name")
 @rule_options
 @payload_options
+@key_options
 @term_options
 @by_option
 @reason_option
@@ -80,17 +87,20 @@ def set_command(settings: Settings, /, *, name: str, by: str, reason: str, **giv
     told = {key: value for key, value in given.items() if value is not None}
     if not told:
         raise click.UsageError("say what is to be changed")
+    shared = {term: told.pop(term, None) for term in KEY_TERMS}
     with changing(settings) as connection:
         row = held(connection, statements_for(settings.schema_name), name)
         parts = {part: told.pop(part, None) for part in _PAYLOAD}
-        content = _content(row, parts)
+        module = parts["module"]
+        content = with_key_terms(_content(row, parts), shared, module=module)
         stored = {key: getattr(row, _COLUMNS.get(key, key)) for key in _USUAL} | _rule(row)
         if "cron" in told or "every" in told:
             stored |= {"cron": None, "every": None}
         terms = _declared(name, content, told, stored)
         changes = change_schedule(connection, terms, by=by, reason=reason, schema=settings.schema_name)
+        ended = ended_among(connection, settings, [name])
     told_lines = [f"changed {name}: {', '.join(changes)}" if changes else f"{name} is so already"]
-    show({"name": name, "changed": changes}, lambda: told_lines)
+    show({"name": name, "changed": changes, "ended": ended}, lambda: [*told_lines, *ended_lines(ended)])
 
 
 _COLUMNS = {"grace": "grace_s", "jitter": "jitter_s"}
@@ -110,12 +120,13 @@ def _rule(row: Any) -> dict[str, Any]:
 
 def _content(row: Any, parts: dict[str, Any]) -> Content:
     if all(part is None for part in parts.values()):
-        return Content(row.kind, row.version, row.queue, row.payload_text, row.digest or "")
+        return with_stored_key(Content(row.kind, row.version, row.queue, row.payload_text, row.digest or ""), row)
     if parts["document"] is None:
         raise click.UsageError("say --payload-file too: the stored payload is of the stored kind")
     if parts["module"] is None:
         parts |= {name: parts[name] if parts[name] is not None else getattr(row, name) for name in ("version", "queue")}
-    return content_given(parts["kind"] or row.kind, *(parts[part] for part in _PAYLOAD[1:]))
+    content = content_given(parts["kind"] or row.kind, *(parts[part] for part in _PAYLOAD[1:]))
+    return content if parts["module"] is not None else with_stored_key(content, row)
 
 
 def _declared(name: str, content: Content, given: dict[str, Any], otherwise: dict[str, Any]) -> Declared:

@@ -73,6 +73,9 @@ def term_options(command: F) -> F:
             click.option("--missed", type=click.Choice(["skip", "latest", "all"]), help="What missed ones become."),
             click.option("--missed-limit", type=Whole(), metavar="N", help="With --missed all: so many at most."),
             click.option("--grace", callback=_span, metavar="SPAN", help="Later than this is missed."),
+            click.option(
+                "--supersedes/--no-supersedes", default=None, help="Each job ends those of its subject that wait."
+            ),
             click.option("--jitter", callback=_span, metavar="SPAN", help="Jobs start up to so much later."),
         ),
     )

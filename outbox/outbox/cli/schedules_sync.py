@@ -10,7 +10,7 @@ import click
 
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
-from outbox.cli.schedules import schedules
+from outbox.cli.schedules import ended_among, ended_lines, schedules
 from outbox.reading.payload_types import imported_module
 from outbox.schedules.declaring import Schedule
 from outbox.schedules.syncing import Synced, sync_schedules
@@ -49,7 +49,8 @@ def sync_command(
             preview=preview,
             schema=settings.schema_name,
         )
-    show({"preview": preview, "synced": done}, lambda: _lines(done))
+        ended = ended_among(connection, settings, {one.name for one in found})
+    show({"preview": preview, "synced": done, "ended": ended}, lambda: [*_lines(done), *ended_lines(ended)])
 
 
 def _declared(module: ModuleType, attribute: str) -> Iterator[Schedule]:

@@ -8,7 +8,7 @@ walk back through the ids, page by page, which ends with the time given, says ho
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -25,6 +25,7 @@ _FIRST_PAGE, _LARGEST_PAGE = 500, 16_000
 # So many jobs of a tenant or kind are read at once and sorted here; with more there is soon one on the walk.
 _FEW = 1000
 _MOST_TENANTS = 50
+_UNFINISHED = frozenset({JobState.READY, JobState.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ def search_jobs(
     kind: str | None = None,
     tenant: str | None = None,
     correlation_id: str | None = None,
+    subject: str | None = None,
+    limit_group: str | None = None,
+    limit_key: str | None = None,
     before: UUID | None = None,
     limit: int = 50,
     within_s: float = 0.2,
@@ -65,14 +69,19 @@ def search_jobs(
         "queue": queue,
         "kind": kind,
         "tenant": tenant,
+        "subject": subject,
+        "limit_group": limit_group,
+        "limit_key": limit_key,
     }
     below = _BEYOND if before is None else before
     if correlation_id is not None:
         rows = link.run("find_correlated", correlation_id=correlation_id, below=below, batch=limit, **filters)
         return _page(link, [row.id for row in rows], limit)
-    few = _few(link, tenant, kind)
+    few = _about(link, filters)
+    if few is None:
+        few = _few(link, tenant, kind)
     if few is not None:
-        return _fitting(jobs_by_ids(link, [job_id for job_id in few if job_id < below]), state, queue, limit)
+        return _fitting(jobs_by_ids(link, [job_id for job_id in few if job_id < below]), filters, limit)
     table, statement = _way(link, state)
     found: list[UUID] = []
     until, low = time.monotonic() + within_s, below
@@ -85,6 +94,15 @@ def search_jobs(
     return JobPage(jobs_by_ids(link, found), low, complete=False, searched_to=made_at(low))
 
 
+def _about(link: Link, filters: Mapping[str, str | None]) -> list[UUID] | None:
+    """Return the ids of what has not ended of a subject if only such is asked for, and it is few; else None."""
+    tenant, kind, subject = filters["tenant"], filters["kind"], filters["subject"]
+    if None in {tenant, kind, subject} or filters["state"] not in _UNFINISHED:
+        return None
+    ids = [row.id for row in link.run("find_about", tenant=tenant, about=f"{kind}:{subject}", batch=_FEW + 1)]
+    return ids if len(ids) <= _FEW else None
+
+
 def _few(link: Link, tenant: str | None, kind: str | None) -> list[UUID] | None:
     """Return the ids of all jobs of a tenant and kind if these are few, else None."""
     if tenant is None and kind is None:
@@ -95,14 +113,14 @@ def _few(link: Link, tenant: str | None, kind: str | None) -> list[UUID] | None:
     return None if many_tenants or len(ids) > _FEW else ids
 
 
-def _fitting(jobs: list[JobView], state: JobState | None, queue: str | None, limit: int) -> JobPage:
-    fit = [job for job in jobs if state in {None, job.state} and queue in {None, job.queue}]
+def _fitting(jobs: list[JobView], filters: Mapping[str, str | None], limit: int) -> JobPage:
+    fit = [job for job in jobs if all(value in {None, getattr(job, name)} for name, value in filters.items())]
     return JobPage(fit[:limit], fit[limit - 1].id if len(fit) > limit else None)
 
 
 def _way(link: Link, state: JobState | None) -> tuple[str, str]:
     """Return the table to walk through, and the statement that finds the jobs of a page of it."""
-    if state in {JobState.READY, JobState.RUNNING}:
+    if state in _UNFINISHED:
         return "outbox", "find_unfinished"
     # Letters of before that table was there are still being written: until then it lacks some.
     if state == JobState.FAILED and not link.run("dead_letter_backlog")[0].unfinished:

@@ -45,7 +45,8 @@ def patched(
 
     Raises:
         PayloadError: one can't be read, patched or stored, or does not fit its class; the message names the job.
-        NameRefused: its logical key would be another one, or there are more than 10,000 jobs.
+        NameRefused: its logical or concurrency key or its subject would be another one, or there are more than 10,000
+            jobs.
     """
     known = {(payload.kind, payload.version): payload for payload in types}
     after, seen = UUID(int=0), 0
@@ -111,7 +112,29 @@ def _fitting(new: Mapping[str, Any], row: Any, payload_type: type[Payload], wher
         raise PayloadError(where, f"leaves a payload that does not fit {payload_type.__name__}: {why}") from None
     if payload.checked_key() != row.logical_key:
         raise NameRefused(where, "would change the logical key, which is the job's for life; submit a new job instead")
+    _check_shared(payload, row, where)
     return payload.to_document()
+
+
+def _check_shared(payload: Payload, row: Any, where: str) -> None:
+    """Raise `NameRefused` where the job would stand in line for the key of one thing and work on another."""
+    limit, subject = _shared(payload)
+    try:
+        old_limit, old_subject = _shared(type(payload).model_validate_json(row.payload_text))
+    except (ValueError, RecursionError, PayloadError):  # it is patched since it doesn't fit: what the job has counts
+        old_limit = None if row.limit_key is None else (row.limit_group, row.limit_key)
+        old_subject = row.subject or ""
+        if old_limit is None and not old_subject:
+            return  # its class may have had none then
+    if limit != old_limit:
+        raise NameRefused(where, "would change the concurrency key, which stays the job's; submit a new job instead")
+    if subject != old_subject:
+        raise NameRefused(where, "would change the subject, which stays the job's; submit a new job instead")
+
+
+def _shared(payload: Payload) -> tuple[tuple[str, str] | None, str]:
+    limit = payload.checked_limit()
+    return limit and limit[:2], payload.checked_subject()
 
 
 def told(error: Exception) -> str:

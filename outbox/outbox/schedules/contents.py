@@ -13,7 +13,8 @@ from outbox.sealing.envelope import is_reserved, is_sealed
 from outbox.sealing.using import seals_all
 from outbox_schemas import Payload, PayloadError, ScheduleRefused, digest
 from outbox_schemas.exactness import check_exact
-from outbox_schemas.names import check_name
+from outbox_schemas.limit_keys import KeyLimit
+from outbox_schemas.names import check_key, check_name
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
 __all__ = ["Content", "content_of", "plain_content", "read_digest", "whole"]
@@ -22,7 +23,7 @@ __all__ = ["Content", "content_of", "plain_content", "read_digest", "whole"]
 @dataclass(frozen=True, slots=True)
 class Content:
     """What each job of a schedule is: kind, version, queue, and its payload as JSON text with its digest in
-    hexadecimal.
+    hexadecimal; what it is about (""), and its concurrency key.
     """
 
     kind: str
@@ -30,14 +31,17 @@ class Content:
     queue: str
     payload: str
     digest: str
+    subject: str = ""
+    limit: KeyLimit | None = None
 
 
 def content_of(payload: Payload) -> Content:
-    """Return what is stored of a payload.
+    """Return what is stored of a payload, its subject and its concurrency key as they are now: relays, which know no
+    payload classes, give them to each job.
 
     Raises:
-        PayloadError: it can't be stored exactly, has a concurrency key, which a schedule's row has no room for, or is
-            sealed: a schedule's payload would lie in clear.
+        PayloadError: it can't be stored exactly, or is sealed: a schedule's payload would lie in clear.
+        NameRefused: its kind, queue, subject or concurrency key is out of bounds.
     """
     cls = type(payload)
     if not isinstance(payload, Payload) or not hasattr(cls, "kind"):
@@ -48,25 +52,35 @@ def content_of(payload: Payload) -> Content:
             f"of {cls.__name__} is to be sealed, and a schedule keeps it in clear; schedule a job without secrets that "
             "submits the sealed one",
         )
-    if payload.checked_limit() is not None:
-        raise PayloadError(
-            "payload.limit_key",
-            f"of {cls.__name__} gives its job a concurrency key, and the jobs of a schedule have none; schedule a job "
-            "that submits it",
-        )
     document = payload.to_document()
     if is_reserved(document.text):
         raise PayloadError("payload", "looks like a sealed one; rename its field")
     kind, queue = check_name("kind", cls.kind), check_name("queue", cls.queue)
-    return Content(kind, int(cls.version), queue, document.text, document.digest.hex())
+    return Content(
+        kind,
+        int(cls.version),
+        queue,
+        document.text,
+        document.digest.hex(),
+        payload.checked_subject(),
+        payload.checked_limit(),
+    )
 
 
-def plain_content(document: Any, *, kind: str, version: int = 1, queue: str = "default") -> Content:
-    """Return what is stored of a JSON object whose class is not at hand.
+def plain_content(
+    document: Any,
+    *,
+    kind: str,
+    version: int = 1,
+    queue: str = "default",
+    subject: str = "",
+    limit: KeyLimit | None = None,
+) -> Content:
+    """Return what is stored of a JSON object whose class is not at hand, and of what its jobs share as it is given.
 
     Raises:
         PayloadError: it is no object, can't be stored exactly, or every payload is to be sealed here.
-        NameRefused: kind or queue is out of bounds.
+        NameRefused: kind, queue or subject is out of bounds.
     """
     if not isinstance(document, Mapping):
         raise PayloadError("payload", f"must be an object, not {type(document).__name__}")
@@ -79,9 +93,9 @@ def plain_content(document: Any, *, kind: str, version: int = 1, queue: str = "d
     if is_reserved(text):
         raise PayloadError("payload", "looks like a sealed one; rename its field")
     version = whole("version", version, 1, 2**31 - 1)
-    return Content(
-        check_name("kind", kind), version, check_name("queue", queue), text, digest([version, document]).hex()
-    )
+    about = subject and check_key(subject, "subject_key")
+    queue, hexadecimal = check_name("queue", queue), digest([version, document]).hex()
+    return Content(check_name("kind", kind), version, queue, text, hexadecimal, about, limit)
 
 
 def read_digest(version: int, text: str) -> str:

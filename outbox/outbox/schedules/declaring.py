@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from outbox.schedules.contents import Content, content_of, whole
-from outbox.schedules.planning import Missed
+from outbox.schedules.expressions import check_expression
+from outbox.schedules.planning import Missed, comes_between
 from outbox.schedules.rules import every_text, parse_rule
 from outbox_schemas import Payload, ScheduleRefused
-from outbox_schemas.names import check_instant, check_name, check_priority, check_tenant
+from outbox_schemas.names import check_flag, check_instant, check_name, check_priority, check_tenant
 
 __all__ = ["PLANNED_BY", "Declared", "Schedule", "checked", "declared", "rule_of"]
 
@@ -24,7 +25,8 @@ class Schedule:
 
     Attributes:
         name: unique in the installation, as kinds are named; every occurrence's logical key begins with it.
-        payload: what each job gets; its own `logical_key()` is not asked.
+        payload: what each job gets; its own `logical_key()` is not asked. Its `limit_key()` and `subject_key()` are,
+            once, when it is declared: every occurrence has that key and that subject.
         cron: five fields, or `@hourly` and the like; or
         every: an interval of real time, as a timedelta or in whole seconds, from `starts_at` on, else from when it is
             declared.
@@ -34,6 +36,7 @@ class Schedule:
         missed_limit: so many at most, with "all": the last ones.
         grace: an occurrence that is seen to within this time is not missed; up to a day.
         jitter: each job starts up to so much later, always the same for an occurrence; up to a day.
+        supersedes: whether each job ends those of its subject that still wait, as in `enqueue`.
         starts_at, ends_at: aware datetimes; no occurrence is before the one or after the other.
 
     Raises:
@@ -54,6 +57,7 @@ class Schedule:
     jitter: timedelta | int = 0
     starts_at: datetime | None = None
     ends_at: datetime | None = None
+    supersedes: bool = False
 
     def __post_init__(self) -> None:
         """Check all terms where they are written, not when they are first declared."""
@@ -80,6 +84,12 @@ class Declared:
     jitter_s: int
     starts_at: datetime | None
     ends_at: datetime | None
+    subject: str | None
+    supersedes: bool
+    limit_group: str | None
+    limit_key: str | None
+    limit_max: int | None
+    limit_rule: str | None
 
     def parameters(self) -> dict[str, Any]:
         """Return the terms by the names of their columns."""
@@ -119,6 +129,7 @@ def declared(
     jitter: timedelta | int,
     starts_at: datetime | None,
     ends_at: datetime | None,
+    supersedes: bool,
 ) -> Declared:
     """Check every term, and return them as they are stored.
 
@@ -131,7 +142,9 @@ def declared(
     if start is not None and end is not None and end < start:
         raise ScheduleRefused("ends_at", "is before starts_at; nothing would ever come")
     text = rule_of(cron, every)
-    parse_rule(text, time_zone, start or datetime(1970, 1, 1, tzinfo=UTC))
+    rule = parse_rule(text, time_zone, start or datetime(1970, 1, 1, tzinfo=UTC))
+    if start is not None and end is not None and not comes_between(rule, start, end):
+        raise ScheduleRefused("ends_at", "is before the first occurrence from starts_at on; nothing would ever come")
     return Declared(
         check_name("name", name),
         content.kind,
@@ -149,6 +162,9 @@ def declared(
         _seconds("jitter", jitter),
         start,
         end,
+        content.subject or None,
+        _supersedes(supersedes, content),
+        *(content.limit or (None, None, None, None)),
     )
 
 
@@ -162,6 +178,7 @@ def rule_of(cron: str | None, every: timedelta | int | None) -> str:
         raise ScheduleRefused("cron", f"must be text, not {type(cron).__name__}")
     if cron.startswith("every"):
         raise ScheduleRefused("cron", "is no expression; give intervals as every=")
+    check_expression(cron)
     return cron
 
 
@@ -170,6 +187,15 @@ def _missed(value: object) -> str:
         return Missed(value).value if isinstance(value, str) else Missed("")
     except ValueError:
         raise ScheduleRefused("missed", f"must be one of {', '.join(Missed)}") from None
+
+
+def _supersedes(value: bool, content: Content) -> bool:
+    check_flag("supersedes", value)
+    if value and not content.subject:
+        raise ScheduleRefused(
+            "supersedes", f"needs a subject, what each job is about: subject_key() of the payload for {content.kind}"
+        )
+    return bool(value)
 
 
 def _seconds(field: str, value: timedelta | int) -> int:

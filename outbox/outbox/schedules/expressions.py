@@ -8,9 +8,10 @@ from functools import lru_cache
 
 from cronsim import CronSim, CronSimError
 
+from outbox.schedules.cron_terms import check_terms
 from outbox_schemas import ScheduleRefused
 
-__all__ = ["fields_of", "parsed"]
+__all__ = ["check_expression", "fields_of", "parsed"]
 
 LONGEST = 500
 """Characters of an expression: all minutes, hours, days and months in lists have fewer."""
@@ -52,7 +53,16 @@ def parsed(expression: str) -> CronSim:
     try:
         return CronSim(expression, datetime(2000, 1, 1))  # noqa: DTZ001 - wall time has no zone
     except CronSimError as error:
+        check_terms(expression.split())
         what = str(error).removeprefix("Bad ")
         raise ScheduleRefused(
             "cron", f"has a {what} that means nothing, or never comes; an example of all five: 30 2 1,15 * MON-FRI"
         ) from None
+
+
+def check_expression(expression: str) -> None:
+    """Raise `ScheduleRefused` for what is read if it is stored, though it doesn't do what it says.
+
+    Not asked of stored rules: those that an older release took go on.
+    """
+    check_terms(fields_of(expression))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from outbox.database.statements import statements_for
@@ -13,7 +14,7 @@ from outbox.schedules.views import ScheduleView, view_of
 from outbox_schemas import ScheduleNotFound, ScheduleRefused
 from outbox_schemas.names import check_instant, check_name, nature_of
 
-__all__ = ["MOST_PREVIEWED", "get_schedule", "list_schedules", "occurrences_of", "preview_schedule"]
+__all__ = ["MOST_PREVIEWED", "ended_by", "get_schedule", "list_schedules", "occurrences_of", "preview_schedule"]
 
 MOST_PREVIEWED = 1000
 
@@ -60,6 +61,15 @@ def preview_schedule(
     end = None if ends_at is None else check_instant("ends_at", ends_at)
     rule = parse_rule(rule_of(cron, every), time_zone, start or place)
     return upcoming(Terms(rule, Missed.LATEST, 1, 0, start, end), place, n)
+
+
+def ended_by(views: Iterable[ScheduleView], now: datetime) -> list[str]:
+    """Return the names of those that are not disabled, and of which nothing comes after `now`: their end is before."""
+    return [
+        view.name
+        for view in views
+        if view.ends_at is not None and view.disabled_at is None and not occurrences_of(view, now, 1)
+    ]
 
 
 def occurrences_of(view: ScheduleView, after: datetime, n: int) -> list[datetime]:

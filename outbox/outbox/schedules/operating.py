@@ -13,9 +13,8 @@ from outbox.database.statements import Statements, statements_for
 from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
 from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked
 from outbox.schedules.looking import get_schedule
-from outbox.schedules.turns import submission_of_occurrence
+from outbox.schedules.making import make_now
 from outbox.schedules.views import ScheduleView
-from outbox.submitting.job_writing import write_one
 from outbox.submitting.submission import Options
 from outbox.texts.actors import check_actor
 from outbox_schemas import JobRef, ScheduleNotFound, ScheduleRefused, occurrence_key
@@ -130,7 +129,7 @@ def run_schedule_now(target: Target, name: str, *, by: str, reason: str, schema:
         raise ScheduleRefused("name", f"{name!r} is disabled: {row.source!r} does not declare it any more")
     key = occurrence_key(name, row.now, secrets.token_hex(6))
     options = Options.of(tenant=row.tenant, priority=row.priority)
-    ref = write_one(connection, submission_of_occurrence(row, key), options, statements)
+    ref = make_now(connection, statements, row, key, options)
     Audit(connection, statements, by, reason).write("run", name, {"job_id": str(ref.id)})
     return ref
 

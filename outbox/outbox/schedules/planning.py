@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 
 from outbox.schedules.rules import Rule
 
-__all__ = ["MOST_AT_ONCE", "Missed", "Planned", "Terms", "delay_s", "next_after", "plan", "upcoming"]
+__all__ = ["MOST_AT_ONCE", "Missed", "Planned", "Terms", "comes_between", "delay_s", "next_after", "plan", "upcoming"]
 
 MOST_AT_ONCE = 100
 """So many jobs are made in one turn, which is one transaction; what is left has the next turn."""
@@ -95,6 +95,11 @@ def upcoming(terms: Terms, after: datetime, count: int) -> list[datetime]:
     """Return the next occurrences after an instant, `count` of them at most."""
     first, last = terms.bounds()
     return [_instant(found) for found in _between(terms.rule, max(int(after.timestamp()), first), last, count)]
+
+
+def comes_between(rule: Rule, start: datetime, end: datetime) -> bool:
+    """Tell whether a rule has an occurrence from one instant to the other, both included."""
+    return bool(upcoming(Terms(rule, Missed.LATEST, 1, 0, start, end), start - timedelta(seconds=1), 1))
 
 
 def delay_s(name: str, at: datetime, jitter_s: int) -> int:

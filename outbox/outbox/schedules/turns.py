@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from outbox.database.ids import new_id
 from outbox.database.link import Link
 from outbox.database.trouble import Fault, fault_of, reason_of
 from outbox.processes.backoff import ceiling
-from outbox.schedules.contents import read_digest
+from outbox.schedules.making import make_occurrence
 from outbox.schedules.planning import Missed, Terms, delay_s, plan
 from outbox.schedules.rules import parse_rule
-from outbox.submitting.fullness import UNBOUNDED
-from outbox.submitting.submission import Options, Submission, job_text
+from outbox.submitting.submission import Options
 from outbox.texts.masking import masked_line
 from outbox_schemas import OutboxError, occurrence_key
-from outbox_schemas.names import check_name
 
-__all__ = ["Turn", "submission_of_occurrence", "take_turn"]
+__all__ = ["Turn", "take_turn"]
 
 # A broken schedule is looked at again after a minute, then after twice as long each time.
 _AGAIN_S = 60.0
@@ -61,19 +58,6 @@ def take_turn(link: Link, before_commit: Callable[[], None] = lambda: None) -> T
         return _broken(link, row, error)
 
 
-def submission_of_occurrence(row: Any, key: str) -> Submission:
-    """Return the job of one occurrence, from the schedule's row.
-
-    Raises:
-        NameRefused: a name in the row is out of bounds.
-        PayloadError: its payload, stored by hand, can't be read.
-    """
-    check_name("name", row.name)
-    kind, queue = check_name("kind", row.kind), check_name("queue", row.queue)
-    digest = row.digest or read_digest(row.version, row.payload_text)
-    return Submission(kind, key, 0, new_id(), row.version, queue, digest, row.payload_text)
-
-
 def _advance(link: Link, row: Any) -> Turn:
     rule = parse_rule(row.rule, row.time_zone, row.anchor_at)
     terms = Terms(rule, Missed(row.missed), row.missed_limit, row.grace_s, row.starts_at, row.ends_at)
@@ -96,8 +80,7 @@ def _make(link: Link, row: Any, at: datetime) -> None:
     """Write the job of an occurrence. One that has its key already is that job, however it came to be."""
     starts = at + timedelta(seconds=delay_s(row.name, at, row.jitter_s))
     options = Options.of(tenant=row.tenant, priority=row.priority, run_at=starts)
-    jobs = job_text(submission_of_occurrence(row, occurrence_key(row.name, at)), options)
-    link.run("enqueue_one", jobs=jobs, bounded=UNBOUNDED)
+    make_occurrence(link, row, occurrence_key(row.name, at), options)
 
 
 def _broken(link: Link, row: Any, error: Exception) -> Turn:

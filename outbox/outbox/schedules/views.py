@@ -20,6 +20,9 @@ class ScheduleView:
         source: who declares it; what a person has added is the "operator"'s.
         next_at: the next occurrence; None where there is none, or no relay has looked at it since it was changed.
         last_at: the last occurrence that a job was made for.
+        subject, supersedes: what each job is about, and whether it ends those of it that wait.
+        limit_group, limit_key, limit_max, limit_rule: the jobs' concurrency key; rule: "" for any order, "s" or "b" for
+            the order of submission, where a failed one is skipped, or blocks. None: they have none.
         made, passed_over: how many jobs it has made, and how many occurrences were missed and not made up for.
     """
 
@@ -48,6 +51,12 @@ class ScheduleView:
     passed_over: int
     created_at: datetime
     updated_at: datetime
+    subject: str | None = None
+    supersedes: bool = False
+    limit_group: str | None = None
+    limit_key: str | None = None
+    limit_max: int | None = None
+    limit_rule: str | None = None
 
 
 def view_of(row: Any) -> ScheduleView:

@@ -1,6 +1,6 @@
 -- Purpose: find the jobs of one page of the walk that fit a filter, the newest first. Each filter is off where its parameter is NULL.
 -- Transition: none
--- Parameters: low and below (the range of ids), state, queue, kind, tenant, batch
+-- Parameters: low and below (the range of ids), state, queue, kind, tenant, subject, limit_group, limit_key, batch
 -- Locks: none. Index: primary key, a range of it.
 SELECT j.id FROM {schema}.jobs AS j
 WHERE j.id >= CAST(:low AS uuid) AND j.id < CAST(:below AS uuid)
@@ -8,4 +8,7 @@ WHERE j.id >= CAST(:low AS uuid) AND j.id < CAST(:below AS uuid)
   AND (CAST(:queue AS text) IS NULL OR j.queue = CAST(:queue AS text))
   AND (CAST(:kind AS text) IS NULL OR j.kind = CAST(:kind AS text))
   AND (CAST(:tenant AS text) IS NULL OR j.tenant = CAST(:tenant AS text))
+  AND (CAST(:subject AS text) IS NULL OR j.subject = CAST(:subject AS text))
+  AND (CAST(:limit_group AS text) IS NULL OR j.limit_group = CAST(:limit_group AS text))
+  AND (CAST(:limit_key AS text) IS NULL OR j.limit_key = CAST(:limit_key AS text))
 ORDER BY j.id DESC LIMIT CAST(:batch AS integer)

@@ -31,10 +31,10 @@ from outbox.submitting.submission import BETWEEN_VALUES, Submission, has_same_ar
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, SubmissionUnresolved
 from outbox_schemas.states import job_state
 
-__all__ = ["write_coalescing"]
+__all__ = ["BY_WRITER", "write_coalescing"]
 
-_WRITER = "writer"
-_REASON = "superseded by job"
+BY_WRITER = {"actor": "writer", "reason": "superseded by job"}
+"""Who ends a job in whose place a newer one has come, and why, as its row tells it."""
 _TRIES = 5
 _RUN_AT = 2  # its place among the options
 
@@ -110,7 +110,7 @@ def _replace_waiting(call: Call, ordered: Sequence[Submission], when: When) -> l
 def _end_held(call: Call) -> list[Any]:
     if not call.held:
         return []
-    parameters = {"jobs": json.dumps(call.held), "actor": _WRITER, "reason": _REASON}
+    parameters = {"jobs": json.dumps(call.held)} | BY_WRITER
     return call.statements.run_within(call.connection, "supersede", parameters)
 
 

@@ -211,3 +211,56 @@ def test_a_preview_of_a_zone_that_is_none_is_refused(run: Any, zone: str) -> Non
     code, _, complaint = run("schedules", "preview", "--cron", "30 2 * * *", "--zone", zone)
     assert code != 0
     assert "zone" in complaint
+
+
+def test_a_schedule_of_which_nothing_comes_any_more_is_told(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Adding, changing or syncing one whose end has passed warns of it; one that goes on is not named."""
+    past = ("--cron", "0 0 1 1 *", "--ends", "2020-06-01T00:00:00Z")
+    code, shown, _ = run("schedules", "add", "gone", *past, "--kind", "report", *WHO)
+    assert (code, "warning: nothing comes of gone any more" in shown) == (0, True)
+    code, shown, _ = run("schedules", "set", "gone", "--priority", "3", "--json", *WHO)
+    assert (code, json.loads(shown)["ended"]) == (0, ["gone"])
+    code, shown, _ = run("schedules", "add", "goes", "--cron", "0 0 1 1 *", "--kind", "report", *WHO)
+    assert (code, "warning" in shown) == (0, False)
+    text = MODULE.replace("every=900)", "every=900, ends_at=datetime(2020, 1, 1, tzinfo=UTC))")
+    (tmp_path / "ended_here.py").write_text("from datetime import UTC, datetime\n" + text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    code, shown, _ = run("schedules", "sync", "ended_here", "--json", *WHO)
+    assert (code, json.loads(shown)["ended"]) == (0, ["often"])
+
+
+def test_keys_and_subjects_are_given_by_options(run: Any, database: Database) -> None:
+    """What the jobs share is added, shown, changed term by term and taken away; what contradicts itself is refused."""
+    add = ("schedules", "add", "bookings", "--every", "1m", "--kind", "booking")
+    code, _, told = run(*add, "--ordered", *WHO)
+    assert (code, "--limit-key" in told) == (2, True)
+    code, _, told = run(*add, "--limit-key", "account 1", "--ordered", "--limit-max", "2", *WHO)
+    assert (code, "limit_max" in told) == (2, True)
+    code, _, told = run(*add, "--supersedes", *WHO)
+    assert (code, "supersedes: needs a subject" in told) == (2, True)
+    given = ("--limit-key", "account 1", "--ordered", "--after-failure", "block", "--subject", "a", "--supersedes")
+    assert run(*add, *given, *WHO)[0] == 0
+    shown = run("schedules", "show", "bookings")[1]
+    assert "account 1 in booking: 1 at a time, in order, a failed one blocks" in shown
+    assert "a, each job ends those of it that wait" in shown
+
+    def changed(*options: str) -> list[str]:
+        code, shown, told = run("schedules", "set", "bookings", *options, "--json", *WHO)
+        assert code == 0, told
+        return list(json.loads(shown)["changed"])
+
+    assert changed("--no-ordered", "--limit-max", "3", "--limit-group", "accounts") == [
+        "limit_group", "limit_max", "limit_rule",
+    ]  # fmt: skip
+    assert changed("--priority", "4") == ["priority"]
+    assert changed("--subject", "", "--no-supersedes") == ["subject", "supersedes"]
+    assert changed("--limit-key", "") == ["limit_group", "limit_key", "limit_max", "limit_rule"]
+    assert listed(run)["bookings"]["limit_key"] is None
+
+
+def test_a_class_says_itself_what_its_jobs_share(run: Any, module: str) -> None:
+    """With --module the options of keys are refused: the class has them."""
+    code, _, told = run(
+        "schedules", "add", "bills", "--every", "1m", "--kind", "bill", "--module", module, "--limit-key", "x", *WHO
+    )
+    assert (code, "the class's" in told) == (2, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
 from uuid import UUID
@@ -21,7 +22,7 @@ from outbox.releasing.relaying import release
 from outbox_schemas import Reason
 from support.database import Database
 from support.jobs import BROKEN, WORKER, look, submit
-from support.keyed import Keyed, Pair, of, places, take
+from support.keyed import ABLE, Blocking, Keyed, Ordered, Pair, of, places, take
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -31,6 +32,23 @@ class Governed(Keyed):
 
     kind: ClassVar[str] = "test.governed"
     queue: ClassVar[str] = "governed"
+
+
+class OrderedShared(Ordered):
+    """Jobs in an order that share their keys with those that have none."""
+
+    kind: ClassVar[str] = "test.ordered.shared"
+    limit_group: ClassVar[str | None] = "shared"
+
+
+class BlockingShared(OrderedShared):
+    """The same, and a failed one blocks."""
+
+    kind: ClassVar[str] = "test.blocking.shared"
+    after_failure: ClassVar = "block"
+
+
+ABLE_SHARED = [*ABLE, *(replace(ABLE[0], kind=cls.kind) for cls in (OrderedShared, BlockingShared))]
 
 
 def go(link: Link) -> list[UUID]:
@@ -147,3 +165,76 @@ def test_a_lease_keeps_its_fence_while_its_slot_is_not_needed(database: Database
     assert go(link) == []
     holding.rollback()
     assert go(link) == [third]
+
+
+# As a release before this one redrives: its outbox row has neither subject nor key.
+_OLDER_REDRIVE = """
+WITH redriven AS (
+  UPDATE {s}.jobs AS j SET state = 'ready', run_at = {s}.clock(), finished_at = NULL, budget_start = j.attempt_count,
+    uncharged_attempts = j.attempt_count, failed_because = NULL, max_age_s = NULL
+  WHERE j.id = %s AND j.state = 'failed'
+  RETURNING j.id, j.queue, j.tenant, j.run_at, j.budget_start
+), audited AS (
+  INSERT INTO {s}.audit (at, actor, action, subject, reason, detail)
+  SELECT r.run_at, 'ada', 'job.redrive', r.id::text, 'a test', jsonb_build_object('attempts', r.budget_start)
+  FROM redriven AS r
+), closed AS (
+  DELETE FROM {s}.dead_letters AS d WHERE d.job_id IN (SELECT r.id FROM redriven AS r)
+)
+INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at)
+SELECT r.id, r.queue, r.tenant, r.run_at, r.run_at FROM redriven AS r
+"""
+
+
+def test_what_an_older_release_redrives_keeps_its_key(database: Database, link: Link) -> None:
+    """A redriven job has its key and its place, so that its key's next one waits for it, whoever has put it back."""
+    first, second = submit(database, payloads=of(Blocking, 2))
+    (claimed,) = take(link, go(link))
+    fail(link, [(claimed.lease, BROKEN)])
+    assert go(link) == []
+    database.rows(_OLDER_REDRIVE, first)
+    job = look(database, first)
+    (kept,) = database.rows(
+        "SELECT limit_group, limit_key, limit_max, limit_place FROM {s}.outbox WHERE job_id = %s", first
+    )
+    assert kept == (job.limit_group, job.limit_key, job.limit_max, job.limit_place)
+    assert go(link) == [first]
+    assert look(database, second).owed is not None
+
+
+@pytest.mark.parametrize("cls", [Keyed, OrderedShared])
+def test_a_lower_number_is_not_passed_for_ever(database: Database, link: Link, stopped: None, cls: type[Keyed]) -> None:
+    """While jobs that may run by two keep coming, one that may only run alone has its turn once those before it have
+    ended: fresh ones wait behind it, and go on when it has ended.
+    """
+    running = take(link, _come(database, link, Pair, 2))
+    (alone,) = submit(database, payloads=of(cls, 1))
+    assert go(link) == []
+    for _ in range(4):
+        database.clock.advance(1)
+        complete(link, [running.pop(0).lease])
+        running += take(link, _come(database, link, Pair, 1), ABLE_SHARED)
+        if alone in {one.lease.job_id for one in running}:
+            break
+    else:
+        pytest.fail("it was passed again and again")
+    complete(link, [one.lease for one in running])
+    look_at_keys(link)
+    assert go(link) != []
+
+
+def test_nobody_waits_behind_a_lower_number_that_cannot_go(database: Database, link: Link, stopped: None) -> None:
+    """One that waits behind a failed job that blocks keeps no other of its key from a free slot."""
+    _, second = submit(database, payloads=of(BlockingShared, 2))
+    (claimed,) = take(link, go(link), ABLE_SHARED)
+    fail(link, [(claimed.lease, BROKEN)])
+    assert go(link) == []
+    database.clock.advance(1)
+    assert len(_come(database, link, Pair, 1)) == len(_come(database, link, Pair, 1)) == 1
+    assert look(database, second).owed is not None
+
+
+def _come(database: Database, link: Link, cls: type[Keyed], count: int) -> list[UUID]:
+    """Submit some, and return what may go."""
+    submit(database, payloads=of(cls, count))
+    return go(link)

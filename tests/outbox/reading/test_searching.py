@@ -12,7 +12,7 @@ from outbox import cancel
 from outbox.database.ids import made_at
 from outbox.database.link import Link
 from outbox.leases.ending import complete, fail
-from outbox.reading import searching
+from outbox.reading.jobs import searching
 from outbox.reading.searching import JobPage, search_jobs
 from outbox_schemas import JobState
 from support.database import Database
@@ -121,7 +121,8 @@ def test_a_walk_reads_ranges_of_indexes(database: Database, link: Link) -> None:
     submit(database, payloads=notes(3000), tenant="c")
     database.rows("ANALYZE {s}.jobs")
     low, below = f"'{UUID(int=0)}'", f"'{min(row[0] for row in database.rows('SELECT id FROM {s}.jobs'))}'"
-    nothing = dict.fromkeys(("state", "queue", "kind", "tenant"), "NULL")
+    filters = ("state", "queue", "kind", "tenant", "subject", "limit_group", "limit_key")
+    nothing = dict.fromkeys(filters, "NULL")
     for name, parameters in (
         ("page_of_jobs", {"below": below, "page": "500"}),
         ("find_jobs", nothing | {"low": low, "below": below, "batch": "50"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +17,13 @@ from outbox import (
     redrive,
 )
 from outbox.database.link import Link
+from outbox.leases.ending import fail
 from outbox_schemas import Payload
 from support.database import Database
-from support.jobs import Note, dead, look
+from support.edits import Edit
+from support.jobs import BROKEN, Note, dead, look, release_all, submit
+from support.keyed import Keyed
+from support.keyed import take as take_keyed
 from support.sealing import ring, rows_with, using
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -115,3 +120,28 @@ def test_what_is_sealed_by_now_is_not_patched_in_clear(
         redrive(connection, job_id, by="me", reason="x", patch={"body": 77_001}, payload_types=types)
     assert rows_with(database, "77001") == []
     assert look(database, job_id).state is JobState.FAILED
+
+
+def test_a_patch_changes_neither_key_nor_subject(database: Database, link: Link, engine: sa.Engine) -> None:
+    """With the class known, one that would move the job to another concurrency key or subject is refused, also where
+    the stored payload does not fit the class any more; what leaves both alone goes through.
+    """
+    (keyed,) = submit(database, payloads=[Keyed(key="k", on="a")])
+    (claimed,) = take_keyed(link, [hint.job_id for hint in release_all(link)])
+    fail(link, [(claimed.lease, BROKEN)])
+    (edit,) = dead(database, link, payloads=[Edit(key="e", about="doc")])
+
+    def patched(job_id: UUID, patch: dict[str, Any], types: list[type[Payload]]) -> None:
+        with engine.begin() as connection:
+            redrive(connection, job_id, by="me", reason="r", patch=patch, payload_types=types)
+
+    with pytest.raises(NameRefused, match="would change the concurrency key"):
+        patched(keyed, {"on": "b"}, [Keyed])
+    with pytest.raises(NameRefused, match="would change the subject"):
+        patched(edit, {"about": "other"}, [Edit])
+    database.rows("UPDATE {s}.jobs SET payload = payload || '{\"gone\": 1}' WHERE id = %s", keyed)
+    with pytest.raises(NameRefused, match="would change the concurrency key"):
+        patched(keyed, {"on": "b", "gone": None}, [Keyed])
+    patched(keyed, {"body": 1, "gone": None}, [Keyed])
+    patched(edit, {"body": 1}, [Edit])
+    assert look(database, keyed).state is look(database, edit).state is JobState.READY

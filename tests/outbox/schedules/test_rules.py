@@ -13,9 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outbox import Schedule, preview_schedule
+from outbox.schedules.cron_terms import check_terms
+from outbox.schedules.expressions import parsed
 from outbox.schedules.rules import COUNTED, IntervalRule, every_text, parse_rule
 from outbox.schedules.zones import Zone
 from outbox_schemas import ScheduleRefused
+
+from .conftest import Report
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 IMPOSSIBLE = [
@@ -42,6 +47,73 @@ def test_a_rule_that_cannot_be_is_refused_at_once(text: str) -> None:
         parse_rule(text, "Europe/Berlin", START)
     assert time.process_time() - began < 1
     assert len(str(caught.value)) < 300
+
+
+MISLEADING = [
+    ("*/100 * * * *", "minute", "*/100", "60 values"), ("5/61 * * * *", "minute", "5/61", "write 5"),
+    ("10-20/15 * * * *", "minute", "10-20/15", "11 values"), ("0 */25 * * *", "hour", "*/25", "24 values"),
+    ("0 0 */32 * *", "day of month", "*/32", "31 values"), ("0 0 * */13 *", "month", "*/13", "12 values"),
+    ("0 0 * * */8", "day of week", "*/8", "7 values"), ("*/0 * * * *", "minute", "*/0", "from 1 to 60"),
+    ("1/2/3 * * * *", "minute", "1/2/3", "behind one /"), ("50-10 * * * *", "minute", "50-10", "write 50-59,0-10"),
+    ("0 0 * * FRI-MON", "day of week", "FRI-MON", "write 5-7,1"),
+    ("0 0 * * MON-SUN", "day of week", "MON-SUN", "write 1-7"),
+    ("0 0 * DEC-JAN *", "month", "DEC-JAN", "write 12,1"), ("0 0 31 2 *", "day of month", "31", "29 days"),
+    ("0 0 31 4,6 *", "day of month", "31", "30 days"), ("0 0 30 2 MON", "day of month", "30", "29 days"),
+    ("0 0 * * monday", "day of week", "monday", "MON"), ("0 0 * JANUARY *", "month", "JANUARY", "JAN"),
+    ("60 * * * *", "minute", "60", "from 0 to 59"), ("0 0 * * 5#6", "day of week", "5#6", "1 to 5"),
+    ("0 0 L/5 * *", "day of month", "L/5", "from 1 to 31"), ("1,,2 * * * *", "minute", ",", "take the comma out"),
+    ("0 0 * * MON#L", "day of week", "MON#L", "1 to 5"),
+    ("99999999999 * * * *", "minute", "99999999999", "from 0 to 59"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "field", "term", "remedy"), MISLEADING)
+def test_what_does_not_do_what_it_says_is_refused_by_its_field(text: str, field: str, term: str, remedy: str) -> None:
+    """A step that leads nowhere, a range that goes back, a day that never comes, a long name: one line says which term
+    of which field, why, and what to write.
+    """
+    for declare in (
+        lambda: Schedule(name="n", payload=Report(), cron=text),
+        lambda: preview_schedule(after=START, cron=text),
+    ):
+        with pytest.raises(ScheduleRefused) as caught:
+            declare()
+        said = str(caught.value)
+        assert said.startswith(f"cron: has {term!r} in its {field}: ")
+        assert remedy in said
+        assert len(said) < 250
+
+
+@pytest.mark.parametrize("text", ["*/100 * * * *", "0 0 30 2 MON", "10-20/15 * * * *", "0 0 L/5 * *"])
+def test_what_an_older_release_stored_is_read_as_before(text: str) -> None:
+    """A rule that would be refused today goes on where it is stored: an upgrade stops no schedule."""
+    assert next(parse_rule(text, "UTC", START).after(int(START.timestamp()))) > START.timestamp()
+
+
+@given(
+    st.lists(
+        st.text("0123456789*-/,#LWMONJAsun", min_size=1, max_size=6) | st.sampled_from(["*", "*/5", "1-5", "SUN", "L"]),
+        min_size=5,
+        max_size=5,
+    )
+)
+def test_what_passes_the_terms_is_read(fields: list[str]) -> None:
+    """Whatever the check of terms lets pass has a meaning, or a day that never comes; nothing breaks it."""
+    try:
+        check_terms(fields)
+    except ScheduleRefused:
+        return
+    assert parsed(" ".join(fields)).minutes
+
+
+def test_a_plan_without_an_occurrence_is_refused() -> None:
+    """A start and an end between which nothing comes are refused where they are written; one instant is enough."""
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    for rule in ({"cron": "0 13 * * *"}, {"cron": "0 11 * * *"}):
+        with pytest.raises(ScheduleRefused, match=r"^ends_at: .*nothing would ever come"):
+            Schedule(name="n", payload=Report(), starts_at=at, ends_at=at + timedelta(minutes=30), **rule)
+    for rule in ({"cron": "0 12 * * *"}, {"every": 7200}):
+        Schedule(name="n", payload=Report(), starts_at=at, ends_at=at, **rule)
 
 
 @pytest.mark.parametrize("value", [None, 5, b"* * * * *", ["* * * * *"]])
