@@ -17,8 +17,11 @@ from outbox.reading.runways import RunwaySource, list_runways
 from outbox.releasing.limited import LimitedRelease
 from outbox.releasing.relaying import DueQueue
 from outbox.settings import Settings
+from outbox_relay.counters import Counters
 from outbox_relay.limited import LimitedQueues
+from outbox_relay.release_loop import ReleaseLoop
 from support.database import Database
+from support.waiting import until
 
 from .conftest import OtherNoop
 
@@ -145,6 +148,60 @@ def test_relays_tell_how_long_their_runways_are(
     ]
     assert [one.relay is None for one in told] == [False, True, False]
     link.close()
+
+
+@pytest.mark.parametrize("free_slots", [True, False])
+def test_who_comes_to_a_limited_queue_has_its_turn_behind_one_runway(
+    database: Database, configure: Any, submit: Callable[..., list[str]], free_slots: bool
+) -> None:
+    """Nothing goes ahead there. Before a newcomer's hint go those that are out, and one of its round, whether the limit
+    has room or its slots are what is out.
+    """
+    most = 8
+    limit(database, max_running=1000 if free_slots else most, runway=most if free_slots else 1000)
+    sent: list[str] = []
+    relay = configure().relay
+    loop = ReleaseLoop(
+        database.link("release"), Taking(sent), relay, Counters(), stop=threading.Event(), wake=threading.Event()
+    )
+    submit(200, tenant="flood")
+    until(lambda: loop.step() is not None and len(sent) == most)
+    [new] = submit(1, tenant="new")
+    for _ in range(20):
+        loop.step()
+    assert len(sent) == most
+    while new not in sent and len(sent) < 100:
+        done = "SELECT job_id FROM {s}.outbox WHERE phase = 'released' ORDER BY released_at, job_id LIMIT 1"
+        database.rows(f"DELETE FROM {{s}}.outbox WHERE job_id = ({done})")
+        before = len(sent)
+        until(lambda before=before: loop.step() is not None and (len(sent) > before or refilling(database, most)))
+    assert sent.index(new) <= most + 1
+    assert phases(database)["released"] <= most
+
+
+def refilling(database: Database, most: int) -> bool:
+    """Tell whether more than half of a runway is out, so that nothing else goes."""
+    return phases(database).get("released", 0) > most // 2
+
+
+class Taking:
+    """A publisher that takes everything, and notes the jobs."""
+
+    free = 1000
+    outstanding = 0
+    answering = True
+
+    def __init__(self, sent: list[str]) -> None:
+        self._sent = sent
+
+    def publish(self, _queue: str, hints: Any, _together: int = 1, *, ahead: bool = False) -> None:
+        """Note them."""
+        assert not ahead
+        self._sent += [str(hint.job_id) for hint in hints]
+
+    def outcomes(self) -> list[Any]:
+        """Return nothing: all is well."""
+        return []
 
 
 def test_three_relays_keep_to_a_rate_and_use_it(

@@ -73,7 +73,8 @@ def release_limited(
             return LimitedRelease([], held=True, missed=True)
         allowed = _allowance(held[0], link.run("count_limited", queue=queue))
         served = serve(link, line, asked, batch, allowed)
-        if not served.held:  # there is room for all that is due: then time and priority decide
+        # Where there is room for all that is due, time and priority decide; a full batch tells nothing of that.
+        if not served.held and len(served.hints) < batch:
             served.hints.sort(key=place_in_line)
         most = int(min(batch - len(served.hints), allowed.room))
         if most > 0:
