@@ -131,14 +131,19 @@ def aside(database: Database, link: Link) -> Scan:
 
 def limited(database: Database, link: Link) -> Scan:
     """Hints from before there were limits are taken back."""
+    running(database, link)  # what runs is counted, until when by the clock
     ids = submit(database, 2)
     release_all(link)
     change(database, lambda connection: set_queue(connection, "notes", max_running=0, **WHO))
-    database.rows(BEGUN_BEFORE)
-    return Scan(lambda one: LimitKeeper().keep(one).taken_back, lambda: take(link, ids))
+    database.rows(f"{BEGUN_BEFORE}, released_at = {{s}}.clock() WHERE phase = 'owed'")
+    return Scan(
+        lambda one: LimitKeeper().keep(one).taken_back,
+        lambda: take(link, ids),
+        "outbox WHERE phase = 'released'",
+    )
 
 
-def of_a_key(database: Database, link: Link) -> Scan:
+def of_a_key(database: Database, link: Link, move: str = "limit_key = NULL, limit_group = NULL") -> Scan:
     """Set aside what waits for a key, with the first of it."""
     ids = submit(database, payloads=of(Keyed, 4))
     take(link, [release_all(link, batch=1)[0].job_id])
@@ -150,8 +155,18 @@ def of_a_key(database: Database, link: Link) -> Scan:
     def act(one: Link) -> int:
         return len(one.run("set_rest_aside", queue="notes", job_ids=[ids[1]], most=100))
 
-    free = "UPDATE {s}.outbox SET limit_key = NULL, limit_group = NULL WHERE job_id = ANY (%s)"
+    free = f"UPDATE {{s}}.outbox SET {move} WHERE job_id = ANY (%s)"
     return Scan(act, lambda: database.rows(free, ids[2:]), f"outbox WHERE job_id = '{ids[2]}'")
+
+
+def of_a_key_put_off(database: Database, link: Link) -> Scan:
+    """As before, but meanwhile they are given a later time."""
+    return of_a_key(database, link, "due_at = {s}.clock() + interval '1 hour'")
+
+
+def of_a_key_put_back(database: Database, link: Link) -> Scan:
+    """As before, but meanwhile they were set aside and put back as the next of their key."""
+    return of_a_key(database, link, "last_error = 'next of its key'")
 
 
 def inbox_keys(database: Database, _link: Link) -> Scan:
@@ -204,7 +219,20 @@ HELD: list[Made] = [
     owed, low, returned, lost, refused, expired, late, paused, aside, limited, of_a_key, inbox_keys, buckets, schedules
 ]  # fmt: skip
 # Those that ask for the time before they lock, which is where a test can hold them.
-READ_BEFORE: list[Made] = [owed, low, lost, expired, late, of_a_key, inbox_keys, buckets, schedules]
+READ_BEFORE: list[Made] = [
+    owed,
+    low,
+    lost,
+    expired,
+    late,
+    limited,
+    of_a_key,
+    of_a_key_put_off,
+    of_a_key_put_back,
+    inbox_keys,
+    buckets,
+    schedules,
+]
 
 
 @pytest.mark.parametrize("made", HELD, ids=lambda made: made.__name__)

@@ -26,7 +26,8 @@ WITH over AS MATERIALIZED (
   RETURNING l.kind
 ), gone AS (
   DELETE FROM {schema}.redrive_operations AS r
-  WHERE r.id = (SELECT v.id FROM over AS v) AND (SELECT count(*) FROM items) = 0 AND (SELECT count(*) FROM lanes) = 0
+  WHERE r.id = (SELECT v.id FROM over AS v) AND (SELECT count(*) FROM lanes) = 0
+    -- What this statement deletes is still seen here.
     AND NOT EXISTS (SELECT 1 FROM {schema}.redrive_items AS i WHERE i.operation_id = r.id)
   RETURNING r.id
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -85,3 +86,35 @@ def test_what_is_not_due_is_not_set_aside(database: Database, link: Link) -> Non
     rows = dict(database.rows("SELECT job_id, last_error FROM {s}.outbox WHERE phase = 'owed'"))
     assert rows.pop(late[0]) is None
     assert list(rows.values()) == ["waits for its key"]
+
+
+class Elsewhere(Keyed):
+    """Jobs of the same keys in another queue."""
+
+    kind: ClassVar[str] = "test.elsewhere"
+    queue: ClassVar[str] = "others"
+
+
+class Apart(Keyed):
+    """Jobs of the same keys in another group."""
+
+    kind: ClassVar[str] = "test.apart"
+    limit_group: ClassVar[str | None] = "apart"
+
+
+def test_only_what_waits_for_the_same_is_set_aside(database: Database, link: Link) -> None:
+    """Other keys, groups, tenants and queues keep their places in line, however alike the rest is; and a tenant's own
+    line is looked through, whatever stands before it in others'.
+    """
+    submit(database, 3, tenant="aaa")
+    submit(database, payloads=[*of(Elsewhere, 1), *of(Apart, 1), *of(Keyed, 1, on="other")])
+    submit(database, payloads=of(Keyed, 1), tenant="zzz")
+    first, *rest = submit(database, payloads=of(Keyed, 3), priority=90)
+    database.rows(
+        "UPDATE {s}.outbox SET order_key = order_key + interval '6000 years', last_error = 'waits for its key' "
+        "WHERE job_id = %s RETURNING 1", first,
+    )  # fmt: skip
+    found = link.run("set_rest_aside", queue="notes", job_ids=[first], most=2)
+    assert {row.job_id for row in found} == set(rest)
+    assert link.run("set_rest_aside", queue="notes", job_ids=[first], most=100) == []
+    assert places(database) == {"aside": 3, "owed": 7}
