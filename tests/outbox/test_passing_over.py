@@ -17,6 +17,8 @@ from outbox.keeping.limits import LimitKeeper
 from outbox.keeping.pauses import PauseKeeper
 from outbox.keeping.time import expire_deadlines, recover_leases
 from outbox.leases.leasing import Ability, refuse
+from outbox.redrives.keeping import take_turn as take_redrive_turn
+from outbox.redrives.operations import steer_redrive
 from outbox.releasing.relaying import recover_hints, unrelease
 from outbox.schedules.turns import take_turn
 from outbox.submitting.inbox import purge_inbox
@@ -24,6 +26,7 @@ from support.database import Database
 from support.gate import gated, meanwhile
 from support.jobs import Note, release_all, running, submit, take
 from support.keyed import Keyed, of
+from support.redrives import dead, redriven_slowly
 
 WHO = {"by": "ada", "reason": "a test"}
 # As by a release that had begun before there was a pause, or a limit.
@@ -215,8 +218,41 @@ def schedules(database: Database, _link: Link) -> Scan:
     return Scan(act, lambda: change(database, off), "schedules")
 
 
+def redrives(database: Database, link: Link) -> Scan:
+    """Redrives that go on have their turns, one at a time."""
+    engine = database.engine(poolclass=sa.NullPool)
+    begun = [redriven_slowly(engine, job_id) for job_id in dead(database, link, 2)]
+
+    def off(connection: sa.Connection) -> None:
+        for operation in begun:
+            steer_redrive(connection, operation, "pause", **WHO)
+
+    def act(one: Link) -> int:
+        return len([turn for _ in range(2) if (turn := take_redrive_turn(one))])
+
+    return Scan(act, lambda: change(database, off), "redrive_operations")
+
+
+def old_redrives(database: Database, link: Link) -> Scan:
+    """Redrives that were over long ago leave, one after the other."""
+    engine = database.engine(poolclass=sa.NullPool)
+    for job_id in dead(database, link, 2):
+        operation = redriven_slowly(engine, job_id)
+        with engine.begin() as connection:
+            steer_redrive(connection, operation, "abort", **WHO)
+    database.clock.advance(100)
+
+    def act(one: Link) -> int:
+        return sum(row.operations for _ in range(4) for row in one.run("purge_redrives", keep_s=50, batch=9))
+
+    return Scan(
+        act, lambda: database.rows("UPDATE {s}.redrive_operations SET ended_at = {s}.clock()"), "redrive_operations"
+    )
+
+
 HELD: list[Made] = [
-    owed, low, returned, lost, refused, expired, late, paused, aside, limited, of_a_key, inbox_keys, buckets, schedules
+    owed, low, returned, lost, refused, expired, late, paused, aside, limited, of_a_key, inbox_keys, buckets, schedules,
+    redrives, old_redrives
 ]  # fmt: skip
 # Those that ask for the time before they lock, which is where a test can hold them.
 READ_BEFORE: list[Made] = [
@@ -232,6 +268,8 @@ READ_BEFORE: list[Made] = [
     inbox_keys,
     buckets,
     schedules,
+    redrives,
+    old_redrives,
 ]
 
 

@@ -278,6 +278,9 @@ def test_no_job_succeeds_with_an_open_effect(database: Database, link: Link, eng
         assert complete_within(connection, database.statements, leases[0]) is None
         assert unsettled_within(connection, database.statements, leases[0]) == told
         assert unsettled_within(connection, database.statements, leases[1]) is None
+    with engine.connect() as connection:
+        assert complete_within(connection, database.statements, leases[1]), "what is confirmed keeps nobody"
+        connection.rollback()
     assert complete(link, leases) == {leases[1].job_id, leases[2].job_id}
     assert look(database, leases[0].job_id).state is JobState.RUNNING
     database.rows("UPDATE {s}.effects SET state = 'not_done' WHERE state <> 'confirmed'")

@@ -12,7 +12,7 @@ from outbox import cancel, enqueue
 from outbox.database.link import Link
 from outbox.keeping.time import recover_leases
 from outbox.leases.ending import complete, fail, hand_back, retry
-from outbox.leases.leasing import Ability, Lease, heartbeat, hold_fence
+from outbox.leases.leasing import Ability, Lease, claim, heartbeat, hold_fence
 from outbox.reading.jobs import list_attempts
 from outbox_schemas import JobState, Phase
 from support.database import Database
@@ -223,3 +223,14 @@ def test_a_checkpoint_belongs_to_the_job(database: Database, link: Link, engine:
         for value in ('{"page": 1}', '{"page": 2}'):
             database.statements.run_within(connection, "save_checkpoint", parameters | {"attempt": 1, "value": value})
     assert link.run("load_checkpoint", **parameters)[0].value == '{"page": 2}'
+
+
+def test_a_claim_keeps_to_its_callers_queues_and_keys(database: Database, link: Link) -> None:
+    """Whatever a hint says, or wherever it came in: neither another queue's job nor one whose key is missing here."""
+    ids = submit(database)
+    release_all(link)
+    assert claim(link, ids, ABILITIES, WORKER, queues=["others"]) == []
+    database.rows("UPDATE {s}.outbox SET needs_key = 'k1'")
+    assert claim(link, ids, ABILITIES, WORKER, queues=["notes"], key_ids=["k2"]) == []
+    [mine] = claim(link, ids, ABILITIES, WORKER, queues=["others", "notes"], key_ids=["k2", "k1"])
+    assert mine.lease.job_id == ids[0]

@@ -356,3 +356,17 @@ def test_the_async_twins(database: Database) -> None:
         return found
 
     assert [told(one) for one in asyncio.run(run())] == [{"max_running": 2}, {"max_running": 1}]
+
+
+def test_a_tenant_with_limits_of_its_own_is_not_forgotten(database: Database, link: Link) -> None:
+    """However full its bucket is: only what the queue's own rule says anyway is not kept."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        set_queue(connection, "notes", tenant_rate_per_s=1, tenant_burst=5, by="ada", reason="a test")
+        set_tenant(connection, "notes", "slots", max_running=3, by="ada", reason="a test")
+        set_tenant(connection, "notes", "rate", rate_per_s=2, burst=4, by="ada", reason="a test")
+        set_tenant(connection, "notes", "usual", max_running=3, by="ada", reason="a test")
+    database.rows("UPDATE {s}.tenant_limits SET max_running = NULL WHERE name = 'usual'")
+    database.clock.advance(100)
+    gone = link.run("forget_tokens", queues=["notes"], batch=9)
+    assert [row.name for row in gone] == ["usual"]
+    assert database.rows("SELECT name FROM {s}.tenant_limits ORDER BY 1") == [("rate",), ("slots",)]
