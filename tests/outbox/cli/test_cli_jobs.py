@@ -246,6 +246,7 @@ def test_queues_count_what_waits(run: Any, engine: Engine) -> None:
         "OUT/S",
         "DRAINS",
         "IN",
+        "RUNWAY",
         "PAUSED",
     ]
     assert shown[1].split()[:7] == ["default", "2", "1", "0", "1", "0", "0"]
