@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from fairness.filling import fill
@@ -25,8 +26,12 @@ WARM_UP_S = 2.0
 MEASURED_S = 12.0
 ALLOWED = 2.0
 
+# The wait, and its hops: to the relay's release, to the consumer's claim, to the start in a slot.
 _STARTED = """
-SELECT CAST(extract(epoch FROM a.started_at - j.created_at) AS float8)
+SELECT CAST(extract(epoch FROM a.started_at - j.created_at) AS float8),
+  CAST(extract(epoch FROM coalesce(a.hinted_at, a.claimed_at) - j.created_at) AS float8),
+  CAST(extract(epoch FROM a.claimed_at - coalesce(a.hinted_at, a.claimed_at)) AS float8),
+  CAST(extract(epoch FROM a.started_at - a.claimed_at) AS float8)
 FROM {s}.jobs AS j JOIN {s}.attempts AS a ON a.job_id = j.id AND a.number = 1
 WHERE j.id = ANY (%s) AND a.started_at IS NOT NULL
 """
@@ -58,11 +63,25 @@ def small_tenants(ground: Ground) -> Iterator[Verdict]:
             yield _verdict(course, alone, _measure(here, course, numbers), backlog)
 
 
+class Wait(NamedTuple):
+    """Seconds from a job's submission to its start, by the database's clock, and its hops, which follow each other."""
+
+    whole: float
+    to_release: float
+    to_claim: float
+    to_start: float
+
+
 def waits_of_started(here: World, ids: Sequence[UUID]) -> list[float]:
-    """Return the seconds from each job's submission to its start, by the database's clock, once all have started."""
+    """Return how long each job waited, in seconds, once all have started."""
+    return [wait.whole for wait in hops_of_started(here, ids)]
+
+
+def hops_of_started(here: World, ids: Sequence[UUID]) -> list[Wait]:
+    """Return how long each job waited, and for what, once all have started."""
     started = "SELECT 1 FROM {s}.attempts WHERE job_id = ANY (%s) AND started_at IS NOT NULL"
     here.until(lambda: here.database.count(started, list(ids)) >= len(ids), "all measured jobs have ended", 60)
-    return [row[0] for row in here.database.rows(_STARTED, list(ids))]
+    return [Wait(*row) for row in here.database.rows(_STARTED, list(ids))]
 
 
 def trickle(
@@ -80,22 +99,26 @@ def trickle(
     return ids
 
 
-def _measure(here: World, course: _Course, numbers: Iterator[int]) -> list[float]:
+def _measure(here: World, course: _Course, numbers: Iterator[int]) -> list[Wait]:
     slots = {"OUTBOX_CONSUMER_CONCURRENCY": str(SLOTS), SLEEP_S: str(course.sleep_s)}
     consumers = here.consumers(1, [course.handler], **slots)
     here.stand(consumers)
     trickle(here, Shared, numbers, rate=RATE, seconds=WARM_UP_S, tenants=TENANTS)
     ids = trickle(here, Shared, numbers, rate=RATE, seconds=MEASURED_S, tenants=TENANTS)
-    waits = waits_of_started(here, ids)
+    waits = hops_of_started(here, ids)
     here.end(consumers)
     return waits
 
 
-def _verdict(course: _Course, alone: Sequence[float], beside: Sequence[float], backlog: int) -> Verdict:
-    unloaded, loaded = quantile(alone, 0.99), quantile(beside, 0.99)
+def _verdict(course: _Course, alone: Sequence[Wait], beside: Sequence[Wait], backlog: int) -> Verdict:
+    unloaded, loaded = _p99(alone, "whole"), _p99(beside, "whole")
+    hops = ", ".join(
+        f"{_p99(beside, hop):.0f} and {_p99(alone, hop):.0f} to the {hop.removeprefix('to_')}"
+        for hop in Wait._fields[1:]
+    )
     figure = (
-        f"p99 {loaded * 1000:.0f} ms of {len(beside)} beside {backlog} jobs, {unloaded * 1000:.0f} ms of {len(alone)}"
-        f" alone; medians {quantile(beside, 0.5) * 1000:.0f} and {quantile(alone, 0.5) * 1000:.0f} ms; {SLOTS} slots"
+        f"p99 {loaded:.0f} ms of {len(beside)} beside {backlog} jobs, {unloaded:.0f} ms of {len(alone)} alone"
+        f" (by hop: {hops}); medians {_median(beside):.0f} and {_median(alone):.0f} ms; {SLOTS} slots"
     )
     return Verdict(
         f"small tenants' waits, {course.name}",
@@ -103,3 +126,12 @@ def _verdict(course: _Course, alone: Sequence[float], beside: Sequence[float], b
         f"p99 {ALLOWED:g} times that alone",
         loaded <= ALLOWED * unloaded,
     )
+
+
+def _p99(waits: Sequence[Wait], hop: str) -> float:
+    """Return a hop's p99 in milliseconds. Those of the hops are of different jobs, and don't add up."""
+    return quantile([getattr(wait, hop) for wait in waits], 0.99) * 1000
+
+
+def _median(waits: Sequence[Wait]) -> float:
+    return quantile([wait.whole for wait in waits], 0.5) * 1000
