@@ -195,7 +195,7 @@ class Consumer:
             slots.close()
         for loop in self._loops.values():
             loop.join(until - time.monotonic())
-        self._telemetry.close()
+        self._telemetry.close(until - time.monotonic())
         self._connections.close()
         log.info("consumer stopped", extra=self.counters.snapshot())
 

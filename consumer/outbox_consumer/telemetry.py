@@ -4,6 +4,7 @@ opened, started or measured.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
@@ -59,11 +60,12 @@ class ConsumerTelemetry:
         """Be ready no more."""
         self._stopping = True
 
-    def close(self) -> None:
-        """Answer no more."""
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Answer no more, and wait for so long at most that the threads have ended."""
         if self._port is not None and self._probe is not None:
-            self._port.close()
-            self._probe.close()
+            until = time.monotonic() + timeout_s
+            self._port.close(timeout_s)
+            self._probe.close(until - time.monotonic())
 
     def live(self) -> Verdict:
         """Tell whether all loops run. What is away is no reason to end a consumer: it waits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from outbox.telemetry.contract import METRICS, prometheus_name
 from outbox_consumer import TerminalError
@@ -107,3 +108,17 @@ def test_a_dead_loop_is_named(desk) -> None:
     running.consumer._governor.stop()
     until(lambda: health(_address(running), "/live")[0] == 503)
     assert health(_address(running), "/live")[1]["wrong"] == [{"part": "govern", "problem": "has died"}]
+
+
+def test_an_end_waits_for_no_answer_of_the_database(desk, db_proxy) -> None:
+    """A look that hangs keeps a consumer no longer than its own end may take."""
+    running = desk.start(handler(), listen="0", database_url=through(desk.database.url, db_proxy.port))
+    until(lambda: health(_address(running), "/ready")[0] == 200)
+    telemetry = running.consumer._telemetry
+    db_proxy.freeze()
+    until(lambda: health(_address(running), "/ready")[0] == 503)
+    began = time.monotonic()
+    telemetry.close(0.3)
+    assert time.monotonic() - began < 0.9
+    assert telemetry._probe._thread.is_alive()
+    db_proxy.thaw()

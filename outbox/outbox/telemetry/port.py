@@ -84,7 +84,7 @@ class Port:
         if self._thread.ident is None:
             self._listener.close()
         else:
-            self._thread.join(timeout_s)
+            self._thread.join(max(timeout_s, 0))
 
     def _run(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ)

@@ -43,7 +43,7 @@ class Probe:
         """Look no more."""
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(timeout_s)
+            self._thread.join(max(timeout_s, 0))
 
     def reached(self) -> bool:
         """Tell whether the database has answered lately."""
