@@ -45,7 +45,7 @@ _IDLE_S = 1.0
 _ASIDE_S = 0.2
 _LOCKED_ASIDE_S = 5.0
 # What an operator mends while endings wait: no fault of the ending itself.
-_MENDABLE = frozenset({Fault.REFUSED, Fault.TABLES, Fault.RIGHTS})
+_MENDABLE = frozenset({Fault.REFUSED, Fault.POOLER, Fault.TABLES, Fault.RIGHTS})
 _LONGEST_PAUSE_S = 2.0
 _ORDER = {how: place for place, how in enumerate(How)}
 

@@ -18,12 +18,13 @@ from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
 from outbox.database.arrays import know_arrays
+from outbox.database.sessions import is_own_session
 from outbox.database.statements import Statements
 from outbox.processes.connection_trouble import is_connection_trouble, is_transient
 from outbox.processes.forking import let_go_in_children
 from outbox.settings.urls import database_conninfo
 
-__all__ = ["Link", "is_connection_trouble", "is_own_session", "is_transient"]
+__all__ = ["Link", "is_connection_trouble", "is_transient"]
 
 Row = TypeVar("Row")
 
@@ -43,14 +44,6 @@ _OWN_WAYS = (
 )
 
 
-def is_own_session(connection: psycopg.Connection[Any], statements: Statements) -> bool:
-    """Tell whether a connection has its session on the server for itself. A transaction pooler invents the backend's
-    number that it tells its clients.
-    """
-    found: bool = statements.run(connection, "backend_pid")[0].pid == connection.info.backend_pid
-    return found
-
-
 class Link:
     """A lazily opened autocommit connection, for use by one thread at a time.
 
@@ -68,7 +61,8 @@ class Link:
     Statements are prepared where the session is ours alone: parsing and planning them costs as much as running them for
     a few jobs. A transaction pooler may stand in between, for it gives itself away: the backend that answers isn't the
     one that it named. Then nothing is prepared, and no other state of a session is relied on. (A pooler that refuses
-    the `options` start-up parameter needs `pooled=True`; the time limits must then be set on the role.) What a role or
+    the `options` start-up parameter needs `pooled=True`. One that drops it leaves the time limits to the role: a
+    warning tells where that has none.) What a role or
     database sets for its sessions otherwise (DateStyle, TimeZone, array_nulls, …) changes nothing.
     """
 

@@ -32,19 +32,26 @@ _REFUSED_TEXT = re.compile(
     r'|(?:role|database|user) "[^"]*" does not exist|permission denied for database'
     r"|SSL was required|certificate verify failed|root certificate file|invalid sslmode value"
 )
+# PgBouncer's words for a setting of ours that it won't pass on.
+_POOLER_TEXT = re.compile(r"unsupported startup parameter")
 
 
 class Fault(StrEnum):
     """What is wrong, as far as that decides who can mend it. The value is the event in the log."""
 
     REFUSED = "the database refuses us"
+    POOLER = "a pooler refuses our session's settings"
     TABLES = "the tables are missing or of another version; run `outbox db upgrade`"
     RIGHTS = "the database user lacks a right; docs/schema.md lists the ones that each process needs"
     AWAY = "the database is away or busy"
     UNKNOWN = "the loop failed"
 
 
-_REMEDY = "check user, password and database name in OUTBOX_DATABASE_URL, and the server's pg_hba.conf"
+_REMEDIES = {
+    Fault.REFUSED: "check user, password and database name in OUTBOX_DATABASE_URL, and the server's pg_hba.conf",
+    Fault.POOLER: "in PgBouncer set ignore_startup_parameters = options, and on the role the time limits that"
+    " docs/operating.md names",
+}
 
 
 def fault_of(error: BaseException) -> Fault:
@@ -54,8 +61,7 @@ def fault_of(error: BaseException) -> Fault:
         return Fault.UNKNOWN
     state = origin.sqlstate
     if state is None:
-        refused = isinstance(origin, psycopg.OperationalError) and _REFUSED_TEXT.search(str(origin))
-        return Fault.REFUSED if refused else _away_or_unknown(origin)
+        return _fault_told(origin)
     if state.startswith("28") or state == "3D000":
         return Fault.REFUSED
     if state in _TABLES_CODES:
@@ -109,8 +115,8 @@ class Trouble:
             key = f"{self._loop}: {type(origin).__name__}"
             return self._limited.log(logging.ERROR, fault.value, key=key, loop=self._loop, exc_info=error)
         facts: dict[str, Any] = {"loop": self._loop, "reason": reason_of(error), "attempts": self._backoff.failures}
-        if fault is Fault.REFUSED:
-            facts["remedy"] = _REMEDY
+        if fault in _REMEDIES:
+            facts["remedy"] = _REMEDIES[fault]
         # One missing right must not hide another, and a connection's error may hold a port that changes. Tables of
         # another version are one fault, whichever each loop misses: one command mends them all.
         primary = origin.diag.message_primary if isinstance(origin, psycopg.Error) else None
@@ -131,3 +137,12 @@ def _origin(error: BaseException) -> BaseException:
 
 def _away_or_unknown(error: psycopg.Error) -> Fault:
     return Fault.AWAY if is_transient(error) else Fault.UNKNOWN
+
+
+def _fault_told(error: psycopg.Error) -> Fault:
+    if isinstance(error, psycopg.OperationalError):
+        if _POOLER_TEXT.search(str(error)):
+            return Fault.POOLER
+        if _REFUSED_TEXT.search(str(error)):
+            return Fault.REFUSED
+    return _away_or_unknown(error)

@@ -37,6 +37,8 @@ def logger(caplog: pytest.LogCaptureFixture) -> str:
         (psycopg.OperationalError(FATAL + 'role "u" does not exist'), Fault.REFUSED),
         (psycopg.OperationalError(FATAL + 'no pg_hba.conf entry for host "h", user "u"'), Fault.REFUSED),
         (psycopg.OperationalError("fe_sendauth: no password supplied"), Fault.REFUSED),
+        (psycopg.OperationalError(FATAL + "unsupported startup parameter: options"), Fault.POOLER),
+        (psycopg.OperationalError(FATAL + "unsupported startup parameter in options: jit"), Fault.POOLER),
         (psycopg.OperationalError(FATAL + "the database system is starting up"), Fault.AWAY),
         (psycopg.OperationalError("connection failed: Connection refused"), Fault.AWAY),
         (psycopg.errors.ConnectionTimeout("connection timeout expired"), Fault.AWAY),
