@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
@@ -15,10 +15,10 @@ import sqlalchemy as sa
 
 from outbox import enqueue
 from outbox.database import sessions
+from outbox.database.trouble import Fault, fault_of
 from outbox.doctor import Limits, examine
 from outbox.logs import RateLimited
 from outbox.settings import load
-from outbox.database.trouble import Fault, fault_of
 from outbox.settings.urls import sqlalchemy_engine
 from outbox_consumer import Job, RetryableError
 from outbox_relay import run
@@ -151,19 +151,17 @@ def test_lost_limits_are_told(database: Database, limited: bool, caplog: pytest.
     if limited:
         name = sa.make_url(database.url).database
         database.rows(f"ALTER DATABASE \"{name}\" SET statement_timeout = '15s'")
-    with pooler(database.url) as found:
+    with pooler(database.url) as found, closing(Database(found.url)) as through:
         for _ in range(2):
-            link = Database(found.url).link()
-            link.run("read_clock")
-            link.close()
+            through.link().run("read_clock")
     assert caplog.text.count("a pooler does not pass our settings on") == (0 if limited else 1)
 
 
 def test_a_pooler_that_refuses_our_settings_is_named(database: Database) -> None:
     """It is no server that is away: the loops say what to set, and wait for it."""
-    with pooler(database.url, ignored="extra_float_digits") as strict:
+    with pooler(database.url, ignored="extra_float_digits") as strict, closing(Database(strict.url)) as through:
         with pytest.raises(psycopg.OperationalError) as refused:
-            Database(strict.url).link().run("read_clock")
+            through.link().run("read_clock")
         assert fault_of(refused.value) is Fault.POOLER
-        with sqlalchemy_engine(strict.url).begin() as connection:  # that asks for no settings
+        with through.engine().begin() as connection:  # that asks for no settings
             assert enqueue(connection, Task(name="n")).created

@@ -93,7 +93,7 @@ def test_nothing_is_prepared_where_a_pooler_may_stand_in_between(
     database: Database, link: Link, worker: sa.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process number other than the server's own says that the session may be shared; completions work as ever."""
-    another = "SELECT pg_backend_pid() + 1 AS pid, 'on' AS seq_scans"
+    another = "SELECT pg_backend_pid() + 1 AS pid, 'on' AS seq_scans, '15s' AS time_limit"
     monkeypatch.setitem(database.statements._psycopg, "backend_pid", another)
     for item in running(database, link, 2):
         assert complete(worker, database, item.lease)
