@@ -18,7 +18,7 @@ from uuid import UUID
 
 from psycopg.errors import QueryCanceled
 
-__all__ = ["BEGINNING", "Cadence", "Floor", "Floors", "Place"]
+__all__ = ["BEGINNING", "MOST_QUEUES", "Cadence", "Floor", "Floors", "Place"]
 
 Place = tuple[datetime, UUID]
 """A place in the line of a queue's owed hints: an order key and a job id, as jobs submitted together share the key."""

@@ -2,7 +2,7 @@
 -- Transition: complete: running -> succeeded (outbox row deleted)
 -- Parameters: job_ids, tokens; started_s, effects (as in retry.sql); may_owe: whether an effect may be on record (NULL: it may). Only then is one looked for.
 -- Locks: outbox rows in id order, waiting; then their job rows. Only a holder's own statements and single-row ones wait here, so no cycle can form.
--- Index: both primary keys; arrays from sub-selects keep the planner to nested loops, and coalesce keeps it from outbox_leased, where it
+-- Index: both primary keys; arrays from sub-selects keep the planner to nested loops, and coalesce keeps it from outbox_leases, where it
 --   would walk the leases of all, and from effects_open, where it would walk the open effects of all. A sub-select that isn't EXISTS is never hashed.
 WITH ended AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:job_ids AS uuid[]), CAST(:tokens AS uuid[]), CAST(:started_s AS float8[]), CAST(:effects AS text[]),

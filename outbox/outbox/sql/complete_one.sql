@@ -2,7 +2,7 @@
 -- Transition: complete: running -> succeeded (outbox row deleted)
 -- Parameters: job_id, token; started_s, effects (as in retry.sql); may_owe (as in complete.sql); seq_scans: what enable_seqscan is to be for the rest of the transaction, null leaves it as it is.
 -- Locks: the outbox row, waiting; then its job row.
--- Index: the primary keys; coalesce keeps the planner from outbox_leased and effects_open. A kept plan may have been made while the tables were small: whoever
+-- Index: the primary keys; coalesce keeps the planner from outbox_leases and effects_open. A kept plan may have been made while the tables were small: whoever
 --   keeps it turns sequential scans off in front of it, and seq_scans turns them on again for what follows.
 WITH fenced AS (
   DELETE FROM {schema}.outbox AS o

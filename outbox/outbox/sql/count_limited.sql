@@ -4,7 +4,7 @@
 --   tells the time, and what is left of a rate to those tenants of which nothing is written down (kept under the name '').
 -- Transition: none
 -- Parameters: queue
--- Locks: rows whose lease has expired, NO KEY UPDATE, SKIP LOCKED: job.transaction() doesn't keep them. Index: outbox_running and outbox_released, primary key for expired
+-- Locks: rows whose lease has expired, NO KEY UPDATE, SKIP LOCKED: job.transaction() doesn't keep them. Index: outbox_leases and outbox_released, primary key for expired
 --   ones; tenant_limits_pkey.
 WITH now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant

@@ -1,10 +1,10 @@
 -- Purpose: count, per queue and per tenant that has a bound of its own, what is due, scheduled and running, and read what is known of its rates, and whether all of it is paused. Bounded:
 --   of each queue no more than so many rows are read, so a count may say "at least".
 -- Transition: none
--- Parameters: most (due rows read of a queue, or one more than its highest bound), few (other rows read of one), sample (leases looked at for lateness); since, since_id (jobs created
+-- Parameters: most (due rows read of a queue, or one more than its highest bound), few (other rows read of one), sample (leases of one looked at for lateness); since, since_id (jobs created
 --   after these count as submitted lately, no more than few of all queues); live_s (how long ago a consumer's sign may be); aside_at (the
 --   place out of the line)
--- Locks: none. Index: outbox_owed, outbox_owed_low and outbox_released, one probe per distinct queue and then no further than the limits; outbox_leased;
+-- Locks: none. Index: outbox_owed, outbox_owed_low and outbox_released, one probe per distinct queue and then no further than the limits, and so outbox_leases;
 --   jobs_pkey. Each limit has an order, or the planner would read the table from its start.
 WITH RECURSIVE now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
@@ -25,14 +25,24 @@ WITH RECURSIVE now AS MATERIALIZED (
     SELECT o.queue FROM {schema}.outbox AS o
     WHERE o.phase = 'released' AND o.queue > k.queue ORDER BY o.queue, o.released_at LIMIT 1
   ) AS m
+), leasing(queue) AS (
+  (SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'leased' ORDER BY o.queue DESC, o.due_at DESC LIMIT 1)
+  UNION ALL
+  SELECT m.queue FROM leasing AS k CROSS JOIN LATERAL (
+    SELECT o.queue FROM {schema}.outbox AS o
+    WHERE o.phase = 'leased' AND o.queue < k.queue ORDER BY o.queue DESC, o.due_at DESC LIMIT 1
+  ) AS m
 ), leased AS MATERIALIZED (
-  SELECT l.queue, count(*) AS running FROM (
-    SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'leased' ORDER BY o.due_at LIMIT CAST(:most AS integer)
-  ) AS l GROUP BY l.queue
+  SELECT k.queue, l.running FROM leasing AS k CROSS JOIN LATERAL (
+    SELECT count(*) AS running FROM (
+      SELECT 1 FROM {schema}.outbox AS o WHERE o.phase = 'leased' AND o.queue = k.queue ORDER BY o.due_at LIMIT CAST(:most AS integer)
+    ) AS r
+  ) AS l
 ), late AS MATERIALIZED (
   SELECT j.queue, avg(x.late_s) AS mean_s, max(x.late_s) AS max_s
-  FROM (
-    SELECT o.job_id FROM {schema}.outbox AS o WHERE o.phase = 'leased' ORDER BY o.due_at DESC LIMIT CAST(:sample AS integer)
+  FROM leasing AS k CROSS JOIN LATERAL (
+    SELECT o.job_id FROM {schema}.outbox AS o
+    WHERE o.phase = 'leased' AND o.queue = k.queue ORDER BY o.due_at DESC LIMIT CAST(:sample AS integer)
   ) AS l
   JOIN {schema}.jobs AS j ON j.id = l.job_id AND j.state = 'running'
   CROSS JOIN LATERAL (SELECT greatest(CAST(extract(epoch FROM j.lease_started_at - j.run_at) AS float8), 0) AS late_s) AS x

@@ -1,7 +1,7 @@
 -- Purpose: read what the limits of its queue leave to one job that is due: the rules, what is left of the rates, and what counts against them.
 -- Transition: none
 -- Parameters: queue, tenant (the job's)
--- Locks: none. Index: queue_limits_pkey, tenant_limits_pkey, outbox_running, outbox_released. No row: the queue is not governed.
+-- Locks: none. Index: queue_limits_pkey, tenant_limits_pkey, outbox_leases, outbox_released. No row: the queue is not governed.
 SELECT q.max_running, q.rate_per_s, q.burst, q.tokens, q.tokens_at, coalesce(t.max_running, q.tenant_max_running) AS tenant_max_running,
   coalesce(t.rate_per_s, q.tenant_rate_per_s) AS tenant_rate_per_s, CASE WHEN t.rate_per_s IS NULL THEN q.tenant_burst ELSE t.burst END AS tenant_burst,
   CASE WHEN t.rate_per_s IS NULL AND t.tokens IS NULL THEN e.tokens ELSE t.tokens END AS tenant_tokens,

@@ -2,7 +2,7 @@
 -- Transition: none
 -- Parameters: job_ids
 -- Locks: outbox rows in id order, NO KEY UPDATE, SKIP LOCKED: it never waits for a holder, and one under job.transaction() (KEY SHARE) is
---   moved all the same. Index: primary key (coalesce keeps the planner from outbox_leased). Lost with a crash of the server, it is only done again.
+--   moved all the same. Index: primary key (coalesce keeps the planner from outbox_leases). Lost with a crash of the server, it is only done again.
 WITH mine AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false) AND o.lease_expires_at > o.due_at

@@ -3,7 +3,7 @@
 -- Transition: lose_lease: running -> ready | failed (phase leased -> owed, or outbox row deleted)
 -- Parameters: job_ids (those of due_leases; what has not expired is left alone)
 -- Locks: outbox rows in id order, SKIP LOCKED: one held by its own completion or job.transaction() is left alone; then their job rows.
--- Index: both primary keys, attempts_pkey, effects_pkey; coalesce keeps the planner from outbox_leased, where it would walk all leases, dead ones
+-- Index: both primary keys, attempts_pkey, effects_pkey; coalesce keeps the planner from outbox_leases, where it would walk all leases, dead ones
 --   included. The verdict is a sub-select of the update's own row: one that was read before might be of an earlier attempt.
 WITH expired AS MATERIALIZED (
   SELECT o.job_id, o.lease_token, o.released_at, o.progress FROM {schema}.outbox AS o

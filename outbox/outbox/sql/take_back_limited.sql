@@ -3,7 +3,7 @@
 -- Transition: none (phase released -> owed)
 -- Parameters: queues (governed ones), batch
 -- Locks: outbox rows, SKIP LOCKED: whoever holds one has just claimed or ended it, or is found by the next sweep. Index: outbox_released (the runway
---   bounds its size) and outbox_running for these queues; queue_limits_pkey, tenant_limits_pkey.
+--   bounds its size) and outbox_leases for these queues; queue_limits_pkey, tenant_limits_pkey.
 WITH ruled AS MATERIALIZED (
   SELECT q.name, q.updated_at, q.max_running, q.tenant_max_running, q.burst FROM {schema}.queue_limits AS q
   WHERE q.governed AND q.name = ANY (CAST(:queues AS text[]))

@@ -136,6 +136,8 @@ def test_no_move_reads_a_whole_table(full: Database, statistics: str) -> None:
             used = set(re.findall(r"%\((\w+)\)s", full.statements.for_psycopg(statement)))
             if statement == "claim":
                 parameters["leases_s"] = [60.0]
+            if statement == "due_leases" and count == 1:
+                parameters["queues"] = None  # they are found on the way
             found = nodes(plan(full, statement, **{name: parameters[name] for name in used}))
             scanned = [node for node in found if node["Node Type"] == "Seq Scan" and node["Relation Name"] not in SMALL]
             assert not scanned, f"{statement}, {count}: {json.dumps(scanned)[:500]}"

@@ -255,6 +255,17 @@ def test_another_index_of_the_name_is_not_taken(engine: Engine) -> None:
         assert current_revision(connection) == "0014"
 
 
+def test_an_index_that_a_later_revision_drops_may_be_built_beforehand(engine: Engine) -> None:
+    """Its revision takes it as it is, and it goes with the others of its name."""
+    upgrade_database(engine, revision="0025")
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        where = "ON outbox.outbox (queue, tenant) WHERE phase = 'leased'"
+        connection.execute(text(f"CREATE INDEX CONCURRENTLY outbox_running {where}"))
+    assert "0023" in upgrade_database(engine).applied
+    with engine.connect() as connection:
+        assert check_schema(connection).ok
+
+
 def test_a_long_reader_delays_the_upgrade_but_not_the_writers(engine: Engine, next_migration: AddMigration) -> None:
     """While a dump holds the table the upgrade gives way, and writers wait one lock timeout at most."""
     upgrade_database(engine)

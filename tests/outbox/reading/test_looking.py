@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +21,7 @@ from outbox.leases.ending import complete
 from outbox.leases.leasing import heartbeat
 from outbox.releasing.relaying import Looker, release
 from support.database import Database
-from support.jobs import Note, OtherNote, notes, release_all, running, submit, take
+from support.jobs import ABILITIES, Note, OtherNote, notes, release_all, running, submit, take
 
 HISTORY = 3000
 
@@ -237,7 +238,36 @@ def test_no_look_steps_over_dead_history(database: Database, link: Link) -> None
         assert pages(database, "release", since=BEGINNING[0], since_id=BEGINNING[1], **moved) > 50
         assert pages(database, "release", since=floor.owed[0], since_id=floor.owed[1], **moved) < 50
         (instant,) = database.rows("SELECT {s}.clock()")[0]
-        assert pages(database, "due_leases", since=instant, batch=100) < 30
+        assert pages(database, "due_leases", queues=["notes"], since=instant, batch=100) < 30
+
+
+def test_leases_in_a_queue_that_had_none_are_found_by_the_next_wide_look(database: Database, link: Link) -> None:
+    """Other looks go by the queues that are known, and step over nothing that has ended elsewhere."""
+    database.clock.stop()
+    watch, wide = LeaseWatch(link), Choice()
+    watch._cadence, watch._wide, wide.full = Choice(), wide, False  # the kind of look is what the test is about
+    (known,) = running(database, link)
+    assert watch.expired() == []
+    watch._cadence.full = False
+    others = submit(database, payloads=[OtherNote(key="x")])
+    release_all(link, "others")
+    (new,) = take(link, others, [replace(ABILITIES[0], kind=OtherNote.kind)])
+    database.clock.advance(61)
+    assert watch.expired() == [known.lease.job_id]
+    wide.full = True
+    assert set(watch.expired()) == {known.lease.job_id, new.lease.job_id}
+    wide.full = False
+    assert set(watch.expired()) == {known.lease.job_id, new.lease.job_id}
+
+
+def test_queues_whose_leases_are_taken_now_are_found_past_all_that_ended(database: Database, link: Link) -> None:
+    """While an old snapshot keeps what has ended, a look for new queues begins at the leases that were taken last."""
+    with old_snapshot(database):
+        live(link, database)
+        database.clock.advance(1)
+        running(database, link)
+        (instant,) = database.rows("SELECT {s}.clock()")[0]
+        assert pages(database, "due_leases", queues=None, since=instant, batch=100) < 30
 
 
 def test_a_look_begins_in_the_middle_of_jobs_that_were_submitted_together(database: Database, link: Link) -> None:
@@ -306,7 +336,7 @@ def test_a_short_lease_of_a_claim_that_commits_late_is_found(database: Database,
     database.clock.stop()
     (late,) = running(database, link)
     watch, wide = LeaseWatch(link), Choice()
-    watch._cadence, watch._late, wide.full = Choice(), wide, False  # the kind of look is what the test is about
+    watch._cadence, watch._wide, wide.full = Choice(), wide, False  # the kind of look is what the test is about
     watch._cadence.full = False
     database.clock.advance(69)
     watch._since = database.clock.now() - timedelta(seconds=1)
@@ -322,7 +352,7 @@ def test_a_lease_that_came_due_just_before_a_look_is_found_by_the_next(database:
     watch, narrow = LeaseWatch(link), Choice()
     narrow.full = False
     watch.expired()
-    watch._cadence = watch._late = narrow  # the kind of look is what the test is about
+    watch._cadence = watch._wide = narrow  # the kind of look is what the test is about
     earlier = "due_at - interval '60.9 s'"
     database.rows(f"UPDATE {{s}}.outbox SET due_at = {earlier}, lease_expires_at = {earlier} RETURNING 1")
     assert watch.expired() == [late.lease.job_id]
