@@ -23,6 +23,7 @@ from outbox.settings import Settings, load
 from outbox_relay.bell import Bell
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
+from outbox_relay.errands import Errand, Errands
 from outbox_relay.figures import figure_step
 from outbox_relay.keeper import Keeper, Step, hint_step, time_steps
 from outbox_relay.keys import key_step
@@ -81,6 +82,7 @@ class _Relay:
         self._wake = Bell()
         self._news = threading.Event()
         self._counters = Counters()
+        self._errands = Errands()
         self._drain_until = 0.0
         self._threads: list[threading.Thread] = []
         self._died: list[str] = []
@@ -112,19 +114,22 @@ class _Relay:
         return HURRIED + requests.last if hurried else DONE
 
     def _start(self) -> None:
-        settings, counters = self._settings, self._counters
+        settings, counters, errands = self._settings, self._counters, self._errands
         log.info("the relay starts", extra={"schema": settings.schema_name, "broker": self._publisher is not None})
         self._spawn("time", self._time())
         self._keep("hints", [hint_step(self._publisher, settings.relay, counters, self._owed)])
+        redrives, over = redrive_steps(counters, self._owed)
         self._keep(
             "upkeep",
             [
                 *upkeep_steps(counters, settings.inbox_keep_s),
-                *redrive_steps(counters, self._owed),
+                errands.only(Errand.REDRIVES, redrives),
+                over,
                 figure_step(),
             ],
         )
-        self._keep("schedules", schedule_steps(counters, self._owed))  # alone: they wait for no other work
+        schedules = [errands.only(Errand.SCHEDULES, step) for step in schedule_steps(counters, self._owed)]
+        self._keep("schedules", schedules)  # alone: they wait for no other work
         purging = purge_steps(settings.retention, settings.relay.sweep_every_s, counters)
         if purging:  # alone: its long turns would slow redrives down
             self._keep("purge", purging)
@@ -143,12 +148,14 @@ class _Relay:
         """Return the time-keeping thread's whole life: sweep, and say that the process lives, and left."""
         link = self._link("time")
         presence = Presence(Role.RELAY, worker_identity(), runways=self._runways)
+        errands, counters = self._errands, self._counters
         # Pauses first: they hold within two seconds, whatever the others have to do.
         steps = [
-            pause_step(self._counters, self._owed),
-            limit_step(self._counters, self._owed),
-            *time_steps(self._counters, self._owed),
-            key_step(self._counters, self._owed),
+            errands.look,
+            errands.only(Errand.PAUSES, pause_step(counters, self._owed)),
+            errands.only(Errand.LIMITS, limit_step(counters, self._owed)),
+            *time_steps(counters, self._owed),
+            errands.only(Errand.KEYS, key_step(counters, self._owed)),
             presence.tell,
         ]
         keeper = Keeper("time", link, steps, self._settings.relay, stop=self._stop)

@@ -1,7 +1,7 @@
 -- Purpose: name the queues of which anything is known: jobs that have not ended, consumers, limits, bounds, pauses, schedules, figures of late.
 -- Transition: none
 -- Parameters: name (of no use here), most (no more names are read of each source)
--- Locks: none. Index: outbox_owed, outbox_released and outbox_running, one probe per distinct queue; the other tables are small and read whole.
+-- Locks: none. Index: outbox_owed, outbox_released and outbox_leases, one probe per distinct queue; the other tables are small and read whole.
 WITH RECURSIVE owed(queue, place) AS (
   (SELECT o.queue, 1 FROM {schema}.outbox AS o WHERE o.phase = 'owed' ORDER BY o.queue, o.order_key, o.job_id LIMIT 1)
   UNION ALL
@@ -15,10 +15,10 @@ WITH RECURSIVE owed(queue, place) AS (
     SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'released' AND o.queue > k.queue ORDER BY o.queue, o.released_at LIMIT 1
   ) AS m WHERE k.place < CAST(:most AS integer)
 ), leased(queue, place) AS (
-  (SELECT o.queue, 1 FROM {schema}.outbox AS o WHERE o.phase = 'leased' ORDER BY o.queue, o.tenant LIMIT 1)
+  (SELECT o.queue, 1 FROM {schema}.outbox AS o WHERE o.phase = 'leased' ORDER BY o.queue, o.due_at LIMIT 1)
   UNION ALL
   SELECT m.queue, k.place + 1 FROM leased AS k CROSS JOIN LATERAL (
-    SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'leased' AND o.queue > k.queue ORDER BY o.queue, o.tenant LIMIT 1
+    SELECT o.queue FROM {schema}.outbox AS o WHERE o.phase = 'leased' AND o.queue > k.queue ORDER BY o.queue, o.due_at LIMIT 1
   ) AS m WHERE k.place < CAST(:most AS integer)
 )
 SELECT n.name FROM (

@@ -179,14 +179,15 @@ def _checked(payload: Payload, number: int, job_id: UUID, options: Options) -> S
     if not _is_payload(cls):
         it = f": {cls.__name__} lacks it; add kind = '…'" if issubclass(cls, Payload) else f", not {cls.__name__}"
         raise PayloadError("payload", f"must be a Payload with a kind{it}")
-    key, subject = payload.checked_key(), payload.checked_subject()
+    key = payload.checked_key()
+    # Most payloads have neither, and pay no call for it.
+    subject = "" if cls.subject_key is Payload.subject_key else payload.checked_subject()
+    limit = None if cls.limit_key is Payload.limit_key else payload.checked_limit()
     text, digest = payload.to_document(options.max_payload_bytes)
     if MARK in text and is_reserved(text):
         raise PayloadError(f"payload.{MARK}", "is the mark of sealed payloads; call the field otherwise")
     kind, queue = _check_names(cls.kind, cls.queue)
-    limit = payload.checked_limit()
-    version, told = int(cls.version), digest.hex()
-    submission = Submission(kind, key, number, job_id, version, queue, told, text, subject, limit=limit)
+    submission = Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text, subject, "", limit)
     return _sealed(submission, cls.__name__, options) if cls.sealed or seals_all() else submission
 
 

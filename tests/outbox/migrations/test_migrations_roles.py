@@ -72,7 +72,7 @@ USED_BY = {
     "keep_once look_at_members open_join",
     "coalescer": "enqueue_subjects supersede replace",
     "relay": f"{KEEPING} {GAUGES} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
-    f"{PURGING} {TURNS} {PLANNING}",
+    f"errands {PURGING} {TURNS} {PLANNING}",
     "consumer": f"{KEEPING} relay_lives {WORKING} unsettled_effects spent_budgets record_refusals",
     "operator": "list_open_effects job_effects get_effect effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_tree queue_overview read_clock surroundings row_holders "

@@ -1,0 +1,70 @@
+"""Which steps have anything to see to: asked together, by one small statement, so that an installation pays nothing for
+pauses, limits, concurrency keys, schedules and redrives as long as it has none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+
+from outbox.database.floors import Cadence
+from outbox.database.link import Link
+from outbox_relay.keeper import RARELY_S, Step
+
+__all__ = ["Errand", "Errands"]
+
+# An answer that is older says nothing: whoever asks is stuck or has lost the database.
+STALE_S = 5.0
+
+
+class Errand(StrEnum):
+    """What a step sees to, as `errands.sql` names it."""
+
+    PAUSES = "pauses"
+    LIMITS = "limits"
+    KEYS = "keys"
+    SCHEDULES = "schedules"
+    REDRIVES = "redrives"
+
+
+class Errands:
+    """What was there at the last look. One thread looks; any may ask.
+
+    A step has its turns as long as there is something for it, and one more; what comes is noticed within a second. As
+    long as nobody knows, all have their turns.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._cadence = Cadence(least_pause_s=RARELY_S, clock=clock)
+        self._found: tuple[frozenset[Errand], float] | None = None
+
+    def look(self, link: Link) -> None:
+        """Find out what is there, if it is time to: the first of the steps of the thread that looks."""
+        if not self._cadence.due:
+            return
+        self._found = None  # should the look fail
+        with self._cadence.full_look():
+            row = link.run("errands")[0]
+        self._found = frozenset(errand for errand in Errand if getattr(row, errand)), self._clock()
+
+    def only(self, errand: Errand, step: Step) -> Step:
+        """Return the step without the turns in which there is nothing for it."""
+        had = True
+
+        def turn(link: Link) -> bool | None:
+            nonlocal had
+            has = self._there(errand)
+            if not (has or had):
+                return None
+            had = has
+            return step(link)
+
+        return turn
+
+    def _there(self, errand: Errand) -> bool:
+        if self._found is None:
+            return True
+        found, at = self._found
+        return errand in found or self._clock() - at > STALE_S
