@@ -44,9 +44,12 @@ class Errands:
         """Find out what is there, if it is time to: the first of the steps of the thread that looks."""
         if not self._cadence.due:
             return
-        self._found = None  # should the look fail
-        with self._cadence.full_look():
-            row = link.run("errands")[0]
+        try:
+            with self._cadence.full_look():
+                row = link.run("errands")[0]
+        except Exception:
+            self._found = None
+            raise
         self._found = frozenset(errand for errand in Errand if getattr(row, errand)), self._clock()
 
     def only(self, errand: Errand, step: Step) -> Step:
