@@ -74,6 +74,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "govern_queue": _OPERATOR,
         "heartbeat": (_B.CONSUMER_BEFORE_HEARTBEAT,),
         "forget_pauses": "one statement, after which nothing follows; the next walk finds what it would have deleted",
+        "hold_gauges": _TOLD,
         "keep_figures": _TOLD,
         "keep_once": _CALLERS,
         "keep_walk": _PURGE,
