@@ -1,13 +1,13 @@
 """The consuming side of outbox-relay: subclass `Handler` or `AsyncHandler`, and run a consumer."""
 
+from outbox_consumer.basis.errors import RetryableError, TerminalError, ThrottledError
+from outbox_consumer.contract.handler import AsyncHandler, Handler
+from outbox_consumer.contract.job import Job
 from outbox_consumer.effects import NOT_DONE, EffectNotSent, EffectOnHold, EffectRefused, EffectResult, SurelyNotDone
-from outbox_consumer.errors import RetryableError, TerminalError, ThrottledError
-from outbox_consumer.handler import AsyncHandler, Handler
-from outbox_consumer.job import Job
-from outbox_consumer.known_errors import known_error
+from outbox_consumer.failing.known_errors import known_error
+from outbox_consumer.failing.retry import RetryPolicy
+from outbox_consumer.failing.retry_budget import RetryBudget
 from outbox_consumer.process import run_consumer
-from outbox_consumer.retry import RetryPolicy
-from outbox_consumer.retry_budget import RetryBudget
 from outbox_schemas import HandlerError, LeaseLost
 
 __all__ = [

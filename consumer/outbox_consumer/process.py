@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from outbox.processes.signals import counted_signals
 from outbox.sealing.using import use_file
 from outbox.settings import Settings, load
-from outbox_consumer.handler import AnyHandler
-from outbox_consumer.registry import Registry, load_handlers
+from outbox_consumer.contract.handler import AnyHandler
+from outbox_consumer.contract.registry import Registry, load_handlers
 from outbox_schemas import SettingsError
 from outbox_schemas.names import nature_of
 

@@ -22,33 +22,33 @@ from outbox.sealing.using import current
 from outbox.sealing.vault import openable
 from outbox.settings import Settings
 from outbox.settings.queue_slots import QueueSlots
-from outbox_consumer.applying import Applier
-from outbox_consumer.attempt import Attempts
-from outbox_consumer.book import Entry, LeaseBook
+from outbox_consumer.basis.connections import Connections
+from outbox_consumer.basis.copies import stay_in_this_process
+from outbox_consumer.basis.counters import Counters
+from outbox_consumer.basis.loops import Loop
 from outbox_consumer.broker.receiver import Receiver
-from outbox_consumer.claiming import Claimer
-from outbox_consumer.connections import Connections
-from outbox_consumer.copies import stay_in_this_process
-from outbox_consumer.counters import Counters
-from outbox_consumer.ender import Ender
-from outbox_consumer.endings import Ending, How, overrun_ending, overrun_reason
-from outbox_consumer.governor import Governor
-from outbox_consumer.groups import Group, groups_of
-from outbox_consumer.heart import Heart, Watch
-from outbox_consumer.hints import Wake
-from outbox_consumer.horizons import check_inbox_keys
+from outbox_consumer.contract.horizons import check_inbox_keys
+from outbox_consumer.contract.job import Job
+from outbox_consumer.contract.registry import Lane, Registry, lane_of
+from outbox_consumer.ending.ender import Ender
+from outbox_consumer.ending.endings import Ending, How, overrun_ending, overrun_reason
+from outbox_consumer.ending.refusals import Refusals
+from outbox_consumer.holding.book import Entry, LeaseBook
+from outbox_consumer.holding.heart import Heart, Watch
+from outbox_consumer.holding.hints import Wake
+from outbox_consumer.holding.rates import EndRates
 from outbox_consumer.isolation.slots import ProcessSlots
-from outbox_consumer.job import Job
-from outbox_consumer.loops import Loop
-from outbox_consumer.rates import EndRates
-from outbox_consumer.refusals import Refusals
-from outbox_consumer.registry import Lane, Registry, lane_of
-from outbox_consumer.slots import Slots, ThreadSlots
-from outbox_consumer.taking import Taker
-from outbox_consumer.tasks import LoopSlots
+from outbox_consumer.running.applying import Applier
+from outbox_consumer.running.attempt import Attempts
+from outbox_consumer.running.slots import Slots, ThreadSlots
+from outbox_consumer.running.tasks import LoopSlots
+from outbox_consumer.taking.claiming import Claimer
+from outbox_consumer.taking.governor import Governor
+from outbox_consumer.taking.groups import Group, groups_of
+from outbox_consumer.taking.taking import Taker
+from outbox_consumer.taking.turns import GroupTurn
 from outbox_consumer.telemetry import ConsumerTelemetry
 from outbox_consumer.timekeeper import Timekeeper
-from outbox_consumer.turns import GroupTurn
 from outbox_schemas import FailedBecause
 
 __all__ = ["Consumer"]

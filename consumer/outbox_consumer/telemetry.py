@@ -17,8 +17,8 @@ from outbox.telemetry.port import Port
 from outbox.telemetry.probe import Probe
 from outbox.telemetry.series import Figures, Histogram, Labels
 from outbox.telemetry.showing import Showing, open_port
-from outbox_consumer.connections import Connections
-from outbox_consumer.groups import Group
+from outbox_consumer.basis.connections import Connections
+from outbox_consumer.taking.groups import Group
 
 __all__ = ["ConsumerTelemetry"]
 

@@ -23,7 +23,7 @@ from outbox.keeping.time import LeaseWatch, RecoveredLease, expire_deadlines, re
 from outbox.leases.presence import LIVE_S, Presence
 from outbox.reading.queue_figures import FigureKeeper
 from outbox.releasing.offering import Offering
-from outbox_consumer.refusals import Refusals
+from outbox_consumer.ending.refusals import Refusals
 
 __all__ = ["Timekeeper"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outbox_consumer.ender import Ender
+from outbox_consumer.ending.ender import Ender
 from support.consuming import Desk, handler
 from support.invariants import check_invariants
 from support.waiting import until

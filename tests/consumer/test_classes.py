@@ -11,17 +11,10 @@ import pytest
 
 from outbox import cancel
 from outbox.reading.jobs import list_attempts
-from outbox_consumer import (
-    LeaseLost,
-    RetryableError,
-    RetryBudget,
-    RetryPolicy,
-    TerminalError,
-    ThrottledError,
-    classifying,
-)
-from outbox_consumer.classifying import meaning_of
-from outbox_consumer.failures import least_wait_s
+from outbox_consumer import LeaseLost, RetryableError, RetryBudget, RetryPolicy, TerminalError, ThrottledError
+from outbox_consumer.contract import classifying
+from outbox_consumer.contract.classifying import meaning_of
+from outbox_consumer.failing.failures import least_wait_s
 from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.invariants import check_invariants
 from support.waiting import until

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from outbox_consumer.handler import AnyHandler
+from outbox_consumer.contract.handler import AnyHandler
 from support.consuming import AsyncTask, Desk, Hints, Task, async_handler, handler
 from support.database import Database
 from support.waiting import until

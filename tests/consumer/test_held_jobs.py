@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from psycopg.errors import LockNotAvailable
 
 from outbox import cancel
-from outbox_consumer import LeaseLost, RetryPolicy, connections
+from outbox_consumer import LeaseLost, RetryPolicy
+from outbox_consumer.basis import connections
 from support.consuming import Desk, handler
 from support.invariants import check_invariants
 from support.waiting import until

@@ -201,7 +201,7 @@ def test_what_goes_ahead_starts_before_what_waits(
     desk: Desk, hints: Hints, amqp_url: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """With the one slot taken and a full line behind it, a hint that goes ahead is claimed at once, and starts next."""
-    monkeypatch.setattr("outbox_consumer.governor._STALL_S", 60)
+    monkeypatch.setattr("outbox_consumer.taking.governor._STALL_S", 60)
     gate, began = desk.gate(), list[str]()
 
     def note(job: Any, payload: Any) -> None:

@@ -13,7 +13,7 @@ from outbox.keeping.time import recover_leases
 from outbox.leases.leasing import Ability, Worker, claim
 from outbox.leases.presence import Presence, Role
 from outbox_consumer import timekeeper
-from outbox_consumer import turns as turns_module
+from outbox_consumer.taking import turns as turns_module
 from outbox_consumer.timekeeper import Timekeeper
 from support.consuming import Desk, Hints, NewTask, OtherTask, handler
 from support.invariants import check_invariants

@@ -17,8 +17,8 @@ from psycopg import sql
 from outbox.migrations import upgrade_database
 from outbox.servers import databases
 from outbox_consumer import Handler
-from outbox_consumer.endings import overrun_reason
-from outbox_consumer.job import MARKER_CHARACTERS
+from outbox_consumer.contract.job import MARKER_CHARACTERS
+from outbox_consumer.ending.endings import overrun_reason
 from outbox_schemas import HandlerError, LeaseLost, Sensitive
 from support.consuming import AsyncTask, Desk, RunningConsumer, Task, async_handler, handler
 from support.database import Database

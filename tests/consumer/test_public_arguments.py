@@ -29,8 +29,8 @@ from outbox_consumer import (
     known_error,
     run_consumer,
 )
+from outbox_consumer.contract.handler import BaseHandler
 from outbox_consumer.effects.values import remote_of
-from outbox_consumer.handler import BaseHandler
 from outbox_schemas import OutboxError, SettingsError
 from support.jobs import Note
 from support.strange import STRANGE

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_consumer.rates import EndRates
+from outbox_consumer.holding.rates import EndRates
 
 
 class Clock:

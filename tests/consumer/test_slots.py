@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from outbox_consumer.attempt import Attempts
-from outbox_consumer.hints import Inbox, Wake
+from outbox_consumer.holding.hints import Inbox, Wake
+from outbox_consumer.running.attempt import Attempts
 from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.waiting import until
 

@@ -12,8 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from outbox import cancel
-from outbox_consumer import RetryPolicy, connections
-from outbox_consumer.retry import plain
+from outbox_consumer import RetryPolicy
+from outbox_consumer.basis import connections
+from outbox_consumer.failing.retry import plain
 from support.consuming import Desk, handler, overrun
 from support.database import Database
 from support.invariants import check_invariants

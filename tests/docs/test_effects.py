@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from outbox import enqueue
 from outbox_consumer import RetryPolicy
-from outbox_consumer.registry import Registry
+from outbox_consumer.contract.registry import Registry
 from support.consuming import Desk
 from support.database import Database
 from support.waiting import until

@@ -10,7 +10,7 @@ import pytest
 
 from outbox import enqueue
 from outbox.settings import load
-from outbox_consumer.registry import load_handlers
+from outbox_consumer.contract.registry import load_handlers
 from support.consuming import RunningConsumer
 from support.database import Database
 from support.waiting import until

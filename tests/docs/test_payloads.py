@@ -8,7 +8,7 @@ from typing import Any
 
 from outbox.retention.erasing import rules_of
 from outbox.settings import load
-from outbox_consumer.registry import Registry
+from outbox_consumer.contract.registry import Registry
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "payloads.md").read_text(encoding="utf-8")
 

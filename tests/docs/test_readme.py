@@ -21,7 +21,7 @@ from outbox import enqueue
 from outbox.leases.presence import list_processes
 from outbox.settings import load
 from outbox_consumer import run_consumer
-from outbox_consumer.registry import load_handlers
+from outbox_consumer.contract.registry import load_handlers
 from support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]

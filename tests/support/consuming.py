@@ -19,10 +19,10 @@ from outbox.releasing.relaying import release
 from outbox.settings import Settings, load
 from outbox.settings.urls import amqp_parameters
 from outbox_consumer import AsyncHandler, Handler, Job, RetryPolicy
-from outbox_consumer.book import Entry
 from outbox_consumer.broker.stream import HintStream
-from outbox_consumer.handler import AnyHandler
-from outbox_consumer.registry import Registry
+from outbox_consumer.contract.handler import AnyHandler
+from outbox_consumer.contract.registry import Registry
+from outbox_consumer.holding.book import Entry
 from outbox_consumer.runtime import Consumer
 from outbox_schemas import Payload, encode_hint
 from outbox_schemas.topology import AHEAD, broker_queue, queue_arguments

@@ -10,7 +10,7 @@ from uuid import UUID
 from outbox_consumer import (
     RetryableError,
 )
-from outbox_consumer.handler import AnyHandler
+from outbox_consumer.contract.handler import AnyHandler
 from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.invariants import check_invariants
 

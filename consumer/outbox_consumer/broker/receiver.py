@@ -16,9 +16,9 @@ from pika.exceptions import AMQPError
 from outbox.amqp.connector import Connector
 from outbox.logs import RateLimited
 from outbox.settings.urls import AmqpAddress
+from outbox_consumer.basis.counters import Counters
 from outbox_consumer.broker.stream import HintStream
-from outbox_consumer.counters import Counters
-from outbox_consumer.hints import Inbox
+from outbox_consumer.holding.hints import Inbox
 from outbox_schemas.topology import QueueType, broker_queue, queue_arguments
 
 __all__ = ["Receiver"]

@@ -15,9 +15,9 @@ from pika.exceptions import AMQPError
 from outbox.amqp.connector import Connector
 from outbox.logs import RateLimited
 from outbox.processes.backoff import Backoff
+from outbox_consumer.basis.counters import Counters
 from outbox_consumer.broker.subscription import Subscription
-from outbox_consumer.counters import Counters
-from outbox_consumer.hints import Hint, Inbox
+from outbox_consumer.holding.hints import Hint, Inbox
 
 __all__ = ["HintStream"]
 

@@ -16,7 +16,7 @@ from pika.spec import Basic, BasicProperties
 
 from outbox.logs import RateLimited
 from outbox_consumer.broker.acks import AckLedger
-from outbox_consumer.hints import Hint
+from outbox_consumer.holding.hints import Hint
 from outbox_schemas import BadHint, decode_hint
 from outbox_schemas.topology import AHEAD
 

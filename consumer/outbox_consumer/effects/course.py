@@ -22,7 +22,7 @@ from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, SurelyNo
 from outbox_consumer.effects.refusals import answerless, refusal, unstorable
 from outbox_consumer.effects.seals import Seals
 from outbox_consumer.effects.values import NOT_DONE, remote_of
-from outbox_consumer.failures import failure_of
+from outbox_consumer.failing.failures import failure_of
 from outbox_schemas import EffectState, LeaseLost
 from outbox_schemas.documents import read_back
 from outbox_schemas.effect_keys import provider_key

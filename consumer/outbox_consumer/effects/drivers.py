@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import sqlalchemy as sa
 
-from outbox_consumer.copies import end_copy
+from outbox_consumer.basis.copies import end_copy
+from outbox_consumer.basis.errors import TerminalError
 from outbox_consumer.effects.course import Ask, Course, Record
 from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone
 from outbox_consumer.effects.refusals import unsettled_reason
-from outbox_consumer.errors import TerminalError
 
 __all__ = ["Underway", "run", "run_async"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outbox_consumer.errors import PatientError, RetryableError, TerminalError
+from outbox_consumer.basis.errors import PatientError, RetryableError, TerminalError
 
 __all__ = [
     "EffectArgumentsChanged",

@@ -16,7 +16,7 @@ from outbox.database.link import is_transient
 from outbox.database.trouble import reason_of
 from outbox.logs import RateLimited
 from outbox.processes.backoff import Backoff
-from outbox_consumer.guarded import returned_clean
+from outbox_consumer.basis.guarded import returned_clean
 
 __all__ = ["persist"]
 

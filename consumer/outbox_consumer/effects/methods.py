@@ -20,7 +20,7 @@ from outbox.leases.effects import EffectBook
 from outbox.leases.leasing import Lease
 from outbox.sealing.vault import Vault
 from outbox.texts.hiding import Hidden, hiding
-from outbox_consumer.blocking import KnowsItsLoop
+from outbox_consumer.basis.blocking import KnowsItsLoop
 from outbox_consumer.effects.course import Course, Owner
 from outbox_consumer.effects.deciding import OnUncertain
 from outbox_consumer.effects.declared import Declared

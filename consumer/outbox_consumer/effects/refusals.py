@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from outbox.leases.effects import Found
+from outbox_consumer.basis.errors import TerminalError
 from outbox_consumer.effects.deciding import Step
 from outbox_consumer.effects.errors import (
     EffectArgumentsChanged,
@@ -12,7 +13,6 @@ from outbox_consumer.effects.errors import (
     EffectResultUnstorable,
     EffectUnsettled,
 )
-from outbox_consumer.errors import TerminalError
 
 __all__ = ["UNSETTLED", "answerless", "refusal", "unsettled_reason", "unstorable"]
 

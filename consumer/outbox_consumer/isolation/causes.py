@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from outbox.leases.ending import Failure
-from outbox_consumer.failures import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, storable
+from outbox_consumer.failing.failures import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, storable
 
 __all__ = ["MEMORY_NOTE", "failed_start", "failure_of_exit", "over_output"]
 

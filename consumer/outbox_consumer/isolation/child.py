@@ -30,24 +30,24 @@ from outbox.database.statements import Statements, statements_for
 from outbox.sealing.using import use_file
 from outbox.texts import masking
 from outbox.texts.hiding import hiding
-from outbox_consumer.attempt import handle_here
-from outbox_consumer.book import Entry
-from outbox_consumer.classifying import loss_in, meaning_of
-from outbox_consumer.connections import handler_engine
-from outbox_consumer.copies import end_any_copy, is_copy, stay_in_this_process
+from outbox_consumer.basis.connections import handler_engine
+from outbox_consumer.basis.copies import end_any_copy, is_copy, stay_in_this_process
+from outbox_consumer.basis.errors import TerminalError
+from outbox_consumer.contract.classifying import loss_in, meaning_of
+from outbox_consumer.contract.job import Job
+from outbox_consumer.contract.sealed import KeyAwaited
 from outbox_consumer.effects.course import Course
 from outbox_consumer.effects.declared import Declared
-from outbox_consumer.errors import TerminalError
-from outbox_consumer.failures import Reported, failure_of, least_wait_s
+from outbox_consumer.failing.failures import Reported, failure_of, least_wait_s
+from outbox_consumer.failing.retry import RetryPolicy
+from outbox_consumer.holding.book import Entry
 from outbox_consumer.isolation import limits
 from outbox_consumer.isolation.causes import MEMORY_NOTE, over_output
 from outbox_consumer.isolation.forwarding import forward_to
 from outbox_consumer.isolation.frames import Kind, frame, json_frame
 from outbox_consumer.isolation.hello import Hello, Task
 from outbox_consumer.isolation.line import Line
-from outbox_consumer.job import Job
-from outbox_consumer.retry import RetryPolicy
-from outbox_consumer.sealed import KeyAwaited
+from outbox_consumer.running.attempt import handle_here
 from outbox_schemas import LeaseLost
 
 __all__ = ["main"]

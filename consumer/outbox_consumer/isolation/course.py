@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from outbox.leases.ending import Failure
-from outbox_consumer.book import Entry
-from outbox_consumer.errors import TerminalError
-from outbox_consumer.failures import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, Reported, storable
+from outbox_consumer.basis.errors import TerminalError
+from outbox_consumer.failing.failures import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS, Reported, storable
+from outbox_consumer.holding.book import Entry
 from outbox_consumer.isolation.causes import over_output
 from outbox_consumer.isolation.forwarding import take
 from outbox_consumer.isolation.frames import FrameTooLarge, Kind, frame, json_frame

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from outbox.leases.leasing import Claimed
 from outbox.settings import Settings
 from outbox.texts import masking
-from outbox_consumer.handler import AnyHandler
-from outbox_consumer.isolation.terms import Terms
+from outbox_consumer.contract.handler import AnyHandler
+from outbox_consumer.contract.isolation_terms import Terms
 from outbox_schemas import HandlerError
 
 __all__ = ["Hello", "Task", "hello_for"]

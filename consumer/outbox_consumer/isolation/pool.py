@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Mapping
 
-from outbox_consumer.failures import Reported
-from outbox_consumer.handler import AnyHandler
+from outbox_consumer.contract.handler import AnyHandler
+from outbox_consumer.contract.isolation_terms import Terms
+from outbox_consumer.failing.failures import Reported
 from outbox_consumer.isolation.causes import failed_start
 from outbox_consumer.isolation.process import Child
-from outbox_consumer.isolation.terms import Terms
 
 __all__ = ["Children"]
 

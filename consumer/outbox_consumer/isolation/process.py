@@ -14,11 +14,11 @@ import time
 from contextlib import ExitStack, suppress
 
 from outbox.leases.ending import Failure
-from outbox_consumer.failures import Reported
+from outbox_consumer.contract.isolation_terms import Terms
+from outbox_consumer.failing.failures import Reported
 from outbox_consumer.isolation.causes import failed_start, failure_of_exit
 from outbox_consumer.isolation.frames import Kind, frame
 from outbox_consumer.isolation.line import Line
-from outbox_consumer.isolation.terms import Terms
 
 __all__ = ["Child"]
 

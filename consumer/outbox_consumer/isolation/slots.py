@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from outbox.settings import Settings
-from outbox_consumer.attempt import Attempts
-from outbox_consumer.book import Entry
-from outbox_consumer.handler import AnyHandler
+from outbox_consumer.contract.handler import AnyHandler
+from outbox_consumer.contract.isolation_terms import Terms, terms_of
+from outbox_consumer.holding.book import Entry
 from outbox_consumer.isolation.course import Course
 from outbox_consumer.isolation.hello import hello_for
 from outbox_consumer.isolation.pool import Children
-from outbox_consumer.isolation.terms import Terms, terms_of
-from outbox_consumer.loading import read_payload
-from outbox_consumer.slots import ThreadSlots
+from outbox_consumer.running.attempt import Attempts
+from outbox_consumer.running.loading import read_payload
+from outbox_consumer.running.slots import ThreadSlots
 from outbox_schemas import HandlerError
 
 __all__ = ["ProcessSlots"]

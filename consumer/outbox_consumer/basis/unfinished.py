@@ -1,0 +1,49 @@
+"""What a handler may not return: something that would have to be awaited or iterated before anything has run. Taken for
+a result, it would end the job in success with its work undone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from outbox_consumer.basis.errors import TerminalError
+
+__all__ = ["is_lazy", "refuse_unfinished"]
+
+# What nearly all handlers return: told at small cost.
+_PLAIN = (type(None), str, int, dict, list, tuple)
+
+
+def is_lazy(function: Callable[..., Any]) -> bool:
+    """Tell whether calling a function runs none of its body. Pure."""
+    return (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
+
+
+def refuse_unfinished(value: Any, what: str, *, may_iterate: bool = False) -> Any:
+    """Return what a handler's function has returned.
+
+    Args:
+        value: that.
+        what: the function's name, for the message.
+        may_iterate: whether somebody is given the value who may iterate it.
+
+    Raises:
+        TerminalError: it would have to be awaited, or iterated by nobody: its work has not run.
+    """
+    if type(value) in _PLAIN:
+        return value
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # or Python would complain that nobody has awaited it
+        problem = "which nobody awaits, so it has not run; derive from AsyncHandler and write async def handle"
+    elif inspect.isasyncgen(value) or (inspect.isgenerator(value) and not may_iterate):
+        problem = "which nobody iterates, so it has not run; return a list, or nothing"
+    else:
+        return value
+    raise TerminalError(f"{what} returned a {type(value).__name__}, {problem}", code="handler_misdeclared")

@@ -1,0 +1,1 @@
+"""How attempts end: which end each has, and how it is written."""

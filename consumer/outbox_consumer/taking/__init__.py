@@ -1,0 +1,1 @@
+"""From hints to leases: what is claimed, for which group of queues, and when."""

@@ -1,0 +1,367 @@
+"""Which handlers a consumer runs, and what is refused before it starts."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outbox_consumer import AsyncHandler, Handler, HandlerError, RetryPolicy
+from outbox_consumer.contract.registry import Lane, Registry, load_handlers
+from support.consuming import AsyncTask, NewTask, OtherTask, Task, async_handler, handler
+
+HEAD = """
+from typing import ClassVar
+from outbox_consumer import AsyncHandler, Handler
+from outbox_schemas import Payload
+
+class A(Payload):
+    kind: ClassVar[str] = "file.a"
+    def logical_key(self) -> str: return "a"
+
+class B(A):
+    kind: ClassVar[str] = "file.b"
+    version: ClassVar[int] = 3
+    queue: ClassVar[str] = "b"
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Yield a function that writes a module and returns its name; the modules are forgotten with the test."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    names: list[str] = []
+
+    def write(body: str) -> str:
+        name = f"handlers_{tmp_path.name.replace('-', '_')}_{len(names)}"
+        (tmp_path / f"{name}.py").write_text(HEAD + textwrap.dedent(body), encoding="utf-8")
+        names.append(name)
+        return name
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_module_brings_all_its_complete_handlers(module: Callable[[str], str]) -> None:
+    """`MODULE` loads each handler defined there: not an imported one, nor a base class without `handle`."""
+    name = module(
+        """
+        from support.consuming import Task
+        class Base(Handler[A]): pass
+        class One(Base):
+            def handle(self, job, payload): pass
+        class Two(AsyncHandler[B]):
+            versions = (1, 2, 3)
+            async def handle(self, job, payload): pass
+        """
+    )
+    registry = load_handlers([name])
+    assert sorted(type(one).__name__ for one in registry.handlers()) == ["One", "Two"]
+    assert {(ability.kind, ability.version) for ability in registry.abilities} == {
+        ("file.a", 1),
+        ("file.b", 1),
+        ("file.b", 2),
+        ("file.b", 3),
+    }
+    assert registry.queues() == ["b", "default"]
+    assert set(registry.by_lane()) == {Lane.TASK, Lane.THREAD}
+    assert type(registry.find("file.b", 2)).__name__ == "Two"
+
+
+def test_bases_need_not_be_able_to_run(module: Callable[[str], str]) -> None:
+    """A private name, `abstract = True`, or a subclass in the module make an incomplete class a base."""
+    name = module(
+        """
+        class _Private(Handler): pass
+        class Marked(Handler[A]): abstract = True
+        class Derived(AsyncHandler): pass
+        class One(Marked):
+            def handle(self, job, payload): pass
+        class Two(Derived):
+            payload_type = B
+            async def handle(self, job, payload): pass
+        """
+    )
+    assert sorted(type(one).__name__ for one in load_handlers([name]).handlers()) == ["One", "Two"]
+
+
+def test_queues_beside_the_handlers_are_told_or_refused() -> None:
+    """A queue that no payload names is told; a consumer for nothing but such queues would do nothing, ever."""
+    registry = Registry([handler(), handler(payload=OtherTask)])
+    assert registry.check_queues(["q", "elsewhere"]) == ["elsewhere"]
+    assert registry.like(["elsewhere", "Q"]) == ["q"]
+    assert registry.like(["elsewhere"]) == []
+    with pytest.raises(HandlerError, match=r"works for elsewhere, but its handlers' payloads go to other, q"):
+        registry.check_queues(["elsewhere"])
+
+
+def test_name_brings_one_handler(module: Callable[[str], str]) -> None:
+    """`MODULE:NAME` loads that one alone; naming it twice is naming it once."""
+    name = module(
+        """
+        class One(Handler[A]):
+            def handle(self, job, payload): pass
+        class Two(Handler[B]):
+            def handle(self, job, payload): pass
+        """
+    )
+    assert [type(one).__name__ for one in load_handlers([f"{name}:One", f"{name}:One"]).handlers()] == ["One"]
+
+
+BROKEN = {
+    "no handler": ("", "", "defines no Handler"),
+    "not a handler": ("X = 1", ":X", "is not a Handler"),
+    "no such name": ("", ":Missing", "is not a Handler"),
+    "import error": ("import nowhere_to_be_found", "", "imports 'nowhere_to_be_found', which can't be found"),
+    "exit": ("raise SystemExit(0)", "", "SystemExit"),
+    "raises": ("1 / 0", "", "ZeroDivisionError"),
+    "no payload": ("class X(Handler):\n    def handle(self, job, payload): pass", ":X", "X names no payload"),
+    "one without payload": (
+        "class X(Handler):\n    def handle(self, job, payload): pass\n"
+        "class Y(Handler[A]):\n    def handle(self, job, payload): pass",
+        "",
+        "X names no payload",
+    ),
+    "one without handle": (
+        "class X(Handler[A]):\n    def perform(self, job, payload): pass\n"
+        "class Y(Handler[B]):\n    def handle(self, job, payload): pass",
+        "",
+        "X must define handle",
+    ),
+    "no payload class": (
+        "class P: kind = 'p'; version = 1; queue = 'q'\n"
+        "class X(Handler):\n    payload_type = P\n    def handle(self, job, payload): pass",
+        "",
+        "no Payload subclass: P",
+    ),
+    "no logical key": (
+        "class P(Payload):\n    kind: ClassVar[str] = 'p'\n"
+        "class X(Handler[P]):\n    def handle(self, job, payload): pass",
+        "",
+        "P, which must define logical_key",
+    ),
+    "bad init": (
+        "class X(Handler[A]):\n    def __init__(self): raise OSError('disk')\n    def handle(self, job, payload): pass",
+        "",
+        "disk",
+    ),
+    "clash": (
+        "class X(Handler[A]):\n    def handle(self, job, payload): pass\nclass Y(X): pass",
+        "",
+        "both handle kind 'file.a' version 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_cannot_be_loaded_is_refused_with_its_reason(module: Callable[[str], str], case: str) -> None:
+    """A name that can't be loaded raises one error that says what is wrong."""
+    body, suffix, message = BROKEN[case]
+    with pytest.raises(HandlerError, match=message):
+        load_handlers([module(body) + suffix])
+
+
+@pytest.mark.parametrize("name", ["", ":X", ".relative", "no.such.module", "a b"])
+def test_malformed_names_are_refused(name: str) -> None:
+    """No spelling of a name gets past as something else."""
+    with pytest.raises(HandlerError):
+        load_handlers([name])
+
+
+def test_nothing_to_run_is_refused() -> None:
+    """A consumer without handlers would take hints and run nothing."""
+    with pytest.raises(HandlerError, match="no handlers"):
+        Registry([])
+
+
+def test_versions_of_one_kind_may_have_handlers_of_their_own() -> None:
+    """Two versions are two handlers' work; the same version twice is a clash."""
+    registry = Registry([handler(), handler(payload=NewTask), handler(payload=OtherTask)])
+    assert registry.find(Task.kind, 1) is not registry.find(Task.kind, 2)
+    with pytest.raises(HandlerError, match="both handle"):
+        Registry([handler(versions=(1, 2)), handler(payload=NewTask)])
+
+
+def test_subclass_inherits_its_payload_type() -> None:
+    """A handler derived from a handler keeps what it was declared for."""
+
+    class One(Handler[Task]):
+        def handle(self, job: Any, payload: Task) -> None: ...
+
+    class Two(One):
+        lease = timedelta(seconds=5)
+
+    assert Two.payload_type is Task
+    assert Two.abilities()[0].lease_s == 5
+    assert not Two.has_apply()
+
+
+BAD_DECLARATIONS: dict[str, dict[str, Any]] = {
+    "retry": {"retry": 5},
+    "lease too short": {"lease": 0.5},
+    "lease too long": {"lease": 86_401},
+    "runtime below lease": {"lease": 60, "max_runtime": 30},
+    "version zero": {"versions": (0,)},
+    "version text": {"versions": ("1",)},
+    "empty handler_version": {"handler_version": ""},
+    "unprintable handler_version": {"handler_version": "1\x1b[2J"},
+    "long handler_version": {"handler_version": "x" * 101},
+}
+
+
+BAD_TYPES: dict[str, tuple[str, Any]] = {
+    "lease": ("lease must be a timedelta.*type int", 30),
+    "max_runtime": ("max_runtime must be a timedelta.*type float", 1.5),
+    "versions": ("versions must be a collection.*type int", 1),
+    "handler_version": ("handler_version must be a text.*type int", 2),
+    "retry": ("retry must be a RetryPolicy.*type int", 3),
+}
+
+
+@pytest.mark.parametrize("attribute", BAD_TYPES)
+def test_attributes_of_the_wrong_type_are_named(attribute: str) -> None:
+    """A number where a duration is wanted is told with attribute, nature and remedy, not as a TypeError."""
+    message, value = BAD_TYPES[attribute]
+    body = {"payload_type": Task, "handle": lambda *_: None, attribute: value}
+    with pytest.raises(HandlerError, match=message):
+        type("X", (Handler,), body)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "nature"), [("base", 2, "int"), ("cap", 60.0, "float"), ("factor", "2", "str")]
+)
+def test_retry_policies_of_the_wrong_type_are_named(field: str, value: Any, nature: str) -> None:
+    """A policy tells which of its fields has which wrong type."""
+    with pytest.raises(HandlerError, match=rf"RetryPolicy\.{field} must be a .*type {nature}"):
+        RetryPolicy(**{field: value})
+
+
+@pytest.mark.parametrize("case", BAD_DECLARATIONS)
+def test_bad_declarations_are_refused_when_the_class_is_defined(case: str) -> None:
+    """A class attribute out of bounds never waits for the first job to be found."""
+    with pytest.raises(HandlerError, match="Scripted"):
+        handler(**BAD_DECLARATIONS[case])
+
+
+def test_handle_of_the_wrong_kind_is_refused() -> None:
+    """An async `handle` on a thread would be taken for done without having run; a plain one can't be awaited."""
+
+    async def asynchronous(self: Any, job: Any, payload: Any) -> None: ...
+
+    def plain(self: Any, job: Any, payload: Any) -> None: ...
+
+    with pytest.raises(HandlerError, match="AsyncHandler"):
+        type("X", (Handler,), {"payload_type": Task, "handle": asynchronous})
+    with pytest.raises(HandlerError, match="async def"):
+        type("X", (AsyncHandler,), {"payload_type": Task, "handle": plain})
+    with pytest.raises(HandlerError, match="apply"):
+        type("X", (Handler,), {"payload_type": Task, "handle": plain, "apply": asynchronous})
+
+
+def test_functions_with_a_yield_are_refused() -> None:
+    """A call of one runs none of its body, so its job would be taken for done."""
+
+    def plain(self: Any, job: Any, payload: Any) -> None: ...
+
+    def yields(self: Any, *_: Any) -> Any:
+        yield
+
+    async def yields_later(self: Any, *_: Any) -> Any:
+        yield
+
+    for base, name, function in (
+        (Handler, "handle", yields),
+        (Handler, "handle", yields_later),
+        (AsyncHandler, "handle", yields),
+        (AsyncHandler, "handle", yields_later),
+        (Handler, "apply", yields),
+        (Handler, "apply", yields_later),
+    ):
+        with pytest.raises(HandlerError, match=name):
+            type("X", (base,), {"payload_type": Task, "handle": plain} | {name: function})
+
+
+WRONG_ARGUMENTS: dict[str, tuple[str, Any]] = {
+    "handle without the job": ("handle", lambda _self, _payload: None),
+    "handle without self": ("handle", lambda _job, _payload: None),
+    "handle with more": ("handle", lambda _self, _job, _payload, _more: None),
+    "handle by name only": ("handle", lambda _self, *, _job, _payload: None),
+    "apply without the job": ("apply", lambda _self, _session, _result: None),
+    "static apply": ("apply", staticmethod(lambda _session, _result: None)),
+    "classify without an error": ("classify", lambda _self: None),
+    "load without a version": ("load", lambda _self, _text: None),
+}
+RIGHT_ARGUMENTS: dict[str, tuple[str, Any]] = {
+    "other names": ("handle", lambda _me, _the_job, _what: None),
+    "anything": ("handle", lambda *_, **__: None),
+    "more with a default": ("apply", lambda _self, _session, _job, _result, _more=1: None),
+    "static": ("handle", staticmethod(lambda _job, _payload: None)),
+    "of the class": ("classify", classmethod(lambda _cls, _error: None)),
+    "a callable": ("handle", functools.partial(lambda *_: None)),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ARGUMENTS)
+def test_methods_that_could_not_be_called_are_refused(case: str) -> None:
+    """When the class is defined, not by a job whose side effects have happened by then."""
+    name, function = WRONG_ARGUMENTS[case]
+    with pytest.raises(HandlerError, match=rf"X\.{name} must take \(self, "):
+        type("X", (Handler,), {"payload_type": Task, "handle": lambda _self, _job, _payload: None} | {name: function})
+
+
+@pytest.mark.parametrize("case", RIGHT_ARGUMENTS)
+def test_methods_that_can_be_called_are_taken(case: str) -> None:
+    """Whatever their arguments are called, and however the call finds them."""
+    name, function = RIGHT_ARGUMENTS[case]
+    type("X", (Handler,), {"payload_type": Task, "handle": lambda _self, _job, _payload: None} | {name: function})
+
+
+def test_handler_without_handle_is_refused() -> None:
+    """A class that forgot `handle` is found before it claims anything."""
+
+    class Empty(Handler[Task]): ...
+
+    class AsyncEmpty(AsyncHandler[AsyncTask]): ...
+
+    for made in (Empty(), AsyncEmpty()):
+        with pytest.raises(HandlerError, match="must define handle"):
+            Registry([made])
+
+
+def test_abilities_carry_what_the_claim_needs() -> None:
+    """Kind, versions, lease, attempts and handler version reach the claim as declared."""
+
+    async def handle(job: Any, payload: Any) -> None: ...
+
+    made = async_handler(handle, lease=7, versions={2, 1}, handler_version="v9", retry=RetryPolicy(max_attempts=4))
+    found = [(one.kind, one.version, one.lease_s, one.max_attempts, one.handler_version) for one in made.abilities()]
+    assert found == [("test.async_task", version, 7.0, 4, "v9") for version in (1, 2)]
+
+
+def test_a_payload_type_of_the_body_is_the_one() -> None:
+    """What a generic base was made of says nothing of a class that names its own; one that names two is refused."""
+
+    class Base(Handler[Task]):
+        abstract = True
+
+    class Own(Base):
+        payload_type = OtherTask
+
+        def handle(self, job: Any, payload: Any) -> None:
+            """Do nothing."""
+
+    class Heir(Own):
+        """Inherits all."""
+
+    assert [kind.payload_type for kind in (Base, Own, Heir)] == [Task, OtherTask, OtherTask]
+    with pytest.raises(HandlerError, match=r"Two names several payload types \(OtherTask, Task\)"):
+
+        class Two(Handler[Task]):
+            payload_type = OtherTask
