@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from outbox.database.floors import Cadence
 from outbox.database.link import Link
-from outbox_relay.keeper import RARELY_S, Step
+from outbox_relay.keeper import Step
 
 __all__ = ["Errand", "Errands"]
 
@@ -31,22 +30,20 @@ class Errand(StrEnum):
 class Errands:
     """What was there at the last look. One thread looks; any may ask.
 
-    A step has its turns as long as there is something for it, and one more; what comes is noticed within a second. As
-    long as nobody knows, all have their turns.
+    A step has its turns as long as there is something for it, and one more; what comes is noticed at the next look.
+    As long as nobody knows, all have their turns.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._cadence = Cadence(least_pause_s=RARELY_S, clock=clock)
         self._found: tuple[frozenset[Errand], float] | None = None
 
     def look(self, link: Link) -> None:
-        """Find out what is there, if it is time to: the first of the steps of the thread that looks."""
-        if not self._cadence.due:
-            return
+        """Find out what is there: the first of the steps of the thread that looks, at each of its sweeps, since pauses
+        and limits hold within two seconds.
+        """
         try:
-            with self._cadence.full_look():
-                row = link.run("errands")[0]
+            row = link.run("errands")[0]
         except Exception:
             self._found = None
             raise
