@@ -12,7 +12,7 @@ from outbox import cancel
 from outbox.database.ids import made_at
 from outbox.database.link import Link
 from outbox.leases.ending import complete, fail
-from outbox.reading.jobs import searching
+from outbox.reading import searching
 from outbox.reading.searching import JobPage, search_jobs
 from outbox_schemas import JobState
 from support.database import Database
