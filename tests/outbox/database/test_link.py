@@ -144,8 +144,8 @@ def test_a_read_only_server_is_left(database: Database) -> None:
     link = database.link()
     link.connection().execute("SET default_transaction_read_only = on")
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-        link.run("recover_hints", empty_queues=None, busy_after_s=0, batch=1)
-    assert link.run("recover_hints", empty_queues=None, busy_after_s=0, batch=1) == []
+        link.run("recover_hints", empty_queues=None, busy_after_s=0, gone_after_s=0, batch=1)
+    assert link.run("recover_hints", empty_queues=None, busy_after_s=0, gone_after_s=0, batch=1) == []
 
 
 def test_every_wait_on_the_server_is_bounded(database: Database) -> None:

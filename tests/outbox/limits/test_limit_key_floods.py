@@ -58,19 +58,26 @@ def test_a_flood_of_one_key_is_passed_in_a_few_looks(
     assert places(database) == {"aside": FLOOD - 1, "leased": 1, "released": 1}
 
 
-def test_who_might_still_go_is_left_in_line(database: Database, link: Link) -> None:
-    """A kind with a higher number on the same key, and what comes before in an order, are not set aside with others."""
-    for kind in (Keyed, Keyed, Pair, Pair):
-        submit(database, payloads=of(kind, 1))
-    first = [hint.job_id for hint in release(link, "notes", batch=1, rehint_after_s=10)]
-    take(link, first)
-    assert len(release(link, "notes", batch=1, rehint_after_s=10)) == 1
-    assert places(database) == {"aside": 1, "leased": 1, "released": 1, "owed": 1}
-    one, two, three = submit(database, payloads=of(Ordered, 3, on="account 2"))
+def put_aside(database: Database, job_id: UUID) -> None:
+    """Set a job aside for its key, as its release does."""
     database.rows(
         "UPDATE {s}.outbox SET order_key = order_key + interval '6000 years', last_error = 'waits for its key' "
-        "WHERE job_id = %s RETURNING 1", two,
-    )  # fmt: skip
+        "WHERE job_id = %s RETURNING 1",
+        job_id,
+    )
+
+
+def test_who_might_still_go_is_left_in_line(database: Database, link: Link) -> None:
+    """A kind with a higher number on the same key, and what comes before in an order, are not set aside with others."""
+    _, second, third = submit(database, payloads=of(Keyed, 3))
+    submit(database, payloads=of(Pair, 2))
+    take(link, [hint.job_id for hint in release(link, "notes", batch=1, rehint_after_s=10)])
+    put_aside(database, second)
+    rest = link.run("set_rest_aside", queue="notes", job_ids=[second], most=100)
+    assert [row.job_id for row in rest] == [third]
+    assert places(database) == {"aside": 2, "leased": 1, "owed": 2}
+    one, two, three = submit(database, payloads=of(Ordered, 3, on="account 2"))
+    put_aside(database, two)
     rest = link.run("set_rest_aside", queue="notes", job_ids=[two], most=100)
     assert [row.job_id for row in rest] == [three]
     assert one in [hint.job_id for hint in release(link, "notes", batch=9, rehint_after_s=10)]

@@ -18,8 +18,7 @@ from outbox.reading.jobs import list_queues
 from outbox.reading.queue_figures import FigureKeeper
 from outbox.releasing.limited import release_limited
 from outbox.releasing.relaying import release
-from outbox.schedules.contents import content_of
-from outbox_schemas import PayloadError, Reason
+from outbox_schemas import Reason
 from support.database import Database
 from support.jobs import BROKEN, look, submit
 from support.keyed import Blocking, Keyed, Ordered, Pair, of, places, take
@@ -208,9 +207,3 @@ def test_figures_count_what_waits_for_its_key_as_due(database: Database, link: L
         assert explain(connection, jobs[1]).code == Reason.KEY_LIMIT
     seen = look(database, jobs[1])
     assert (seen.limit_key, seen.limit_max, seen.owed and seen.owed.due_at) == ("account 1", 1, seen.run_at)
-
-
-def test_a_schedule_takes_no_payload_with_a_key() -> None:
-    """The jobs of a schedule would have none."""
-    with pytest.raises(PayloadError, match=r"payload\.limit_key"):
-        content_of(Keyed(key="k"))

@@ -52,7 +52,7 @@ DOCTORING = " ".join(
 )
 ROTATING = "begin_rotation find_rotation hold_rotation note_rotation"
 SEALS = f"walk_seals count_seals awaited_keys read_seals reseal open_job {ROTATING}"
-SEARCHING = "find_jobs find_unfinished find_failed find_correlated find_few"
+SEARCHING = "find_jobs find_unfinished find_failed find_correlated find_few find_about key_line key_scopes"
 TURNS = (
     "next_redrive settle_redrive redrive_lanes promote_canaries pick_redrive pick_free redrive pace_redrive "
     "advance_redrive postpone_redrive purge_redrives"

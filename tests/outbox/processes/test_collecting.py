@@ -14,7 +14,7 @@ import outbox_relay.cli
 
 _TELL = """
 import gc, weakref
-import outbox
+import sqlalchemy
 from outbox.processes.collecting import set_start_aside
 set_start_aside()
 class Cycle:
@@ -38,8 +38,8 @@ def test_the_start_is_set_aside_and_a_later_cycle_is_found() -> None:
 @pytest.mark.parametrize("chosen", [0, 50_000])
 def test_what_a_handlers_module_has_chosen_stays(chosen: int) -> None:
     """A collector that was turned off, or told to look less often still, is left so."""
-    told = f"import gc; from outbox.collecting import set_start_aside; gc.set_threshold({chosen}); set_start_aside()"
-    told += "; print(gc.get_threshold()[0])"
+    told = "import gc; from outbox.processes.collecting import set_start_aside"
+    told += f"; gc.set_threshold({chosen}); set_start_aside(); print(gc.get_threshold()[0])"
     found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert int(found.stdout) == chosen
 

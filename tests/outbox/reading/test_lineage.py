@@ -113,7 +113,10 @@ def test_both_are_read_by_indexes(database: Database) -> None:
         ("job_tree", {"job_id": f"'{ids['ra']}'", "depth": "50", "batch": "1000", "left_limit": "1000"}),
         ("find_correlated", {"correlation_id": "'c-1'", "batch": "50", "below": f"'{UUID(int=(1 << 128) - 1)}'"}),
     ):
-        values = dict.fromkeys(("state", "queue", "kind", "tenant"), "NULL") | parameters
+        values = (
+            dict.fromkeys(("state", "queue", "kind", "tenant", "subject", "limit_group", "limit_key"), "NULL")
+            | parameters
+        )
         text = database.statements.for_psycopg(name) % values
         plan = "\n".join(row[0] for row in database.rows("EXPLAIN (ANALYZE, TIMING OFF) " + text))
         assert "Seq Scan on jobs" not in plan, plan
