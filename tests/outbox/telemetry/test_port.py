@@ -17,14 +17,15 @@ from outbox.telemetry.request import HEAD_BYTES, Reply
 from support.waiting import until
 
 WITHIN_S = 0.5
+LARGE = "x" * 3_000_000
 # More than the system buffers for a client that takes nothing.
-LARGE = "x" * 20_000_000
+HUGE = "x" * 20_000_000
 
 
 def _answer(path: str) -> Reply:
     if path == "/broken":
         raise RuntimeError("canary-secret-in-an-error")
-    return Reply(HTTPStatus.OK, LARGE if path == "/large" else f"you asked for {path}\n")
+    return Reply(HTTPStatus.OK, {"/large": LARGE, "/huge": HUGE}.get(path, f"you asked for {path}\n"))
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def test_a_client_that_does_not_read_is_let_go_in_time(port) -> None:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.settimeout(10)
         deaf.connect(port.address)
-        deaf.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        deaf.sendall(b"GET /huge HTTP/1.1\r\n\r\n")
         until(lambda: len(port._clients) == 1)
         assert b"200 OK" in _get(port)
         until(lambda: not port._clients)
