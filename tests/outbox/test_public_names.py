@@ -44,3 +44,10 @@ def test_a_writing_service_needs_no_broker_client() -> None:
     code = f"import sys, outbox; print(*(m for m in {unwanted} if m in sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == ""
+
+
+def test_a_package_s_own_modules_are_found_without_another_import() -> None:
+    """`import outbox` is enough for `outbox.settings.load()`, and what isn't there is an ordinary error."""
+    code = "import outbox, outbox_schemas; outbox.settings.load; outbox.logs; outbox_schemas.errors; outbox.nothing"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert found.stderr.splitlines()[-1] == "AttributeError: module 'outbox' has no attribute 'nothing'"

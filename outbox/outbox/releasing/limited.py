@@ -76,9 +76,9 @@ def release_limited(
         # Where there is room for all that is due, time and priority decide; a full batch tells nothing of that.
         if not served.held and len(served.hints) < batch:
             served.hints.sort(key=place_in_line)
-        most = int(min(batch - len(served.hints), allowed.room))
-        if most > 0:
-            served = _low(link, asked, served, most, allowed)
+        left = batch - len(served.hints)
+        if min(left, allowed.room) > 0:
+            served = _low(link, asked, served, left, allowed)
         if served.hints:
             _spend(link, queue, allowed)
             hit(Barrier.LIMITS_BEFORE_COMMIT)
@@ -86,20 +86,26 @@ def release_limited(
     return LimitedRelease(served.hints, served.held, tokens_s, allowed.rule.burst_s)
 
 
-def _low(link: Link, asked: Asked, served: Served, most: int, allowed: Allowance) -> Served:
-    """Add jobs of negative priority that have not aged, in plain order: they come when no tenant has any other due."""
-    window = max(most, _WINDOW)
-    rows = link.run("pick_low", **asked.which, batch=window, passed_over=allowed.passed_over)
-    if not rows:
-        return served
-    allowed.learn({row.tenant: use_of(row) for row in rows})
-    chosen = allowed.choose([Candidate(row.job_id, row.tenant) for row in rows], most)
-    rows = link.run_raw("release_picked", tuple, job_ids=[one.key for one in chosen], **asked.rehint)
-    went = went_out(link, asked.queue, rows)
-    take_from(allowed, went)
-    hints = sorted((ReleasedHint(*row[:3]) for row in went), key=place_in_line)
-    left_over = len(chosen) < len(rows) and len(chosen) < most
-    return Served(served.hints + hints, held=served.held or left_over, alone=False)
+def _low(link: Link, asked: Asked, served: Served, batch: int, allowed: Allowance) -> Served:
+    """Add up to `batch` jobs of negative priority that have not aged, in plain order: they come when no tenant has any
+    other due.
+    """
+    most = int(min(batch, allowed.room))
+    passed_over = allowed.passed_over
+    picked = link.run("pick_low", **asked.which, batch=max(most, _WINDOW), passed_over=passed_over)
+    allowed.learn({row.tenant: use_of(row) for row in picked})
+    chosen = allowed.choose([Candidate(row.job_id, row.tenant) for row in picked], most)
+    hints: list[ReleasedHint] = []
+    if chosen:
+        rows = link.run_raw("release_picked", tuple, job_ids=[one.key for one in chosen], **asked.rehint)
+        went = went_out(link, asked.queue, rows)
+        take_from(allowed, went)
+        hints = sorted((ReleasedHint(*row[:3]) for row in went), key=place_in_line)
+    held = served.held or len(chosen) < min(len(picked), batch)
+    if not held and passed_over and len(chosen) < batch:
+        # Those of tenants that are full were not seen.
+        held = bool(link.run("pick_low", **asked.which, batch=1, passed_over=[]))
+    return Served(served.hints + hints, held=held, alone=served.alone and not chosen)
 
 
 def _spend(link: Link, queue: str, allowed: Allowance) -> None:

@@ -316,3 +316,26 @@ def test_the_kinds_of_one_queue_share_its_limit(database: Database, link: Link) 
     submit(database, payloads=[*notes(2), Third(key="x"), Third(key="y")])
     limit(database, max_running=3)
     assert len(ids(link)) == 3
+
+
+@pytest.mark.parametrize("priority", [0, -5])
+def test_what_a_tenants_limit_holds_back_is_told_of_whatever_its_priority(
+    database: Database, link: Link, priority: int
+) -> None:
+    """Else nobody would look again in time when a slot is free."""
+    limit(database, max_running=100, tenant_max_running=1)
+    submit(database, 5, tenant="a", priority=priority)
+    first, second = (go(link) for _ in range(2))
+    assert (len(first.hints), first.held) == (1, True)
+    assert (len(second.hints), second.held) == (0, True)
+    submit(database, 1, tenant="b", priority=priority)
+    third = go(link)
+    assert (len(third.hints), third.held) == (1, True)
+
+
+def test_nothing_is_held_back_where_no_more_is_due(database: Database, link: Link) -> None:
+    """A full tenant alone is no reason to look again."""
+    limit(database, max_running=100, tenant_max_running=1)
+    submit(database, 1, tenant="a", priority=-5)
+    assert not go(link).held
+    assert not go(link).held
