@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -96,10 +96,15 @@ class Lengths:
         self._most = most
         self._lengths: dict[str, Length] = {}
 
+    def keep(self, due: Collection[str]) -> None:
+        """Take in which queues a look has found. Where more than a number are remembered, only these are from now on,
+        however many they are: they are in use until the next look.
+        """
+        if len(self._lengths) > MOST_QUEUES:
+            self._lengths = {name: length for name, length in self._lengths.items() if name in due}
+
     def of(self, queue: str) -> Length:
         """Return a queue's, a new one if need be, which has the relay's own limit."""
-        if queue not in self._lengths and len(self._lengths) >= MOST_QUEUES:
-            self._lengths.clear()
         if queue not in self._lengths:
             self._lengths[queue] = Length(self._most)
         return self._lengths[queue]

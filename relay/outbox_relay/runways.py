@@ -12,7 +12,7 @@ from outbox.logs import RateLimited
 from outbox.releasing.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.ahead import FEW_OUT, Ahead
-from outbox_relay.lengths import Lengths, RunwayTold
+from outbox_relay.lengths import Length, Lengths, RunwayTold
 from outbox_relay.pacing import Taking, refill_at, room, together
 
 __all__ = ["Runways", "ToppedUp"]
@@ -60,6 +60,7 @@ class Runways:
         """Take in what a look has shown: the queues that have hints due, and how many of each are out."""
         self._taking = {queue.name: self._taking.get(queue.name) or Taking() for queue in due}
         self._ahead = {queue.name: self._ahead.get(queue.name) or Ahead() for queue in due}
+        self._lengths.keep(self._taking)
         for queue in due:
             taking = self._taking[queue.name]
             taking.seen(queue.released)
@@ -86,13 +87,13 @@ class Runways:
 
     def has_room(self, queue: DueQueue) -> bool:
         """Tell whether a queue will be topped up."""
-        return queue.released <= refill_at(self._lengths.of(queue.name).hints)
+        return queue.released <= refill_at(self._length(queue).hints)
 
     def ahead(self, queue: DueQueue, *, crowded: bool) -> int:
         """Return how many hints of a queue may go ahead of all that is out: none where next to nothing is."""
         if queue.released < FEW_OUT and not crowded:
             return 0
-        rate, length = self._taking[queue.name].rate, self._lengths.of(queue.name).hints
+        rate, length = self._taking[queue.name].rate, self._length(queue).hints
         return min(self._ahead[queue.name].most(rate, out=queue.released, runway=length), self._free())
 
     def sent_ahead(self, queue: str, count: int) -> None:
@@ -104,7 +105,7 @@ class Runways:
         """Release what there is room for, in a few batches if need be: a look between two would count all that are out.
         Nothing while most of the runway is: then there will be room for many at once. `shared`: by several tenants.
         """
-        length = self._lengths.of(queue.name)
+        length = self._length(queue)
         batch = min(self._settings.batch, SHARED_BATCH) if shared else self._settings.batch
         runway = length.hints
         asked = room(queue.released, runway=runway, batch=batch, free=self._free())
@@ -120,6 +121,10 @@ class Runways:
             if queue.released + released >= runway:
                 length.full()
         return ToppedUp(released, None if asked else 0)
+
+    def _length(self, queue: DueQueue) -> Length:
+        """Return a queue's length, bounded by what the look itself has shown, whatever is remembered."""
+        return self._lengths.bound(queue.name, queue.runway)
 
     def told(self) -> dict[str, RunwayTold]:
         """Return what there is to tell of the runways' lengths. For any thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from outbox.database.floors import MOST_QUEUES
@@ -12,12 +13,14 @@ from outbox.releasing.relaying import DueQueue, take_back_beyond
 __all__ = ["Shortening"]
 
 BATCH = 5000
+# Longer than any runway.
+ANY = sys.maxsize
 
 
 class Shortening:
     """Remembers how long each queue's runway may be. Each relay takes back once what is out when it hears of a shorter
-    one: of what others release that haven't heard yet, these see to the rest. Not what goes out beyond it later: hints
-    that go ahead, and relays that top up at the same moment.
+    one, or first sees a queue that has one of its own: of what others release that haven't heard yet, these see to the
+    rest. Not what goes out beyond it later: hints that go ahead, and relays that top up at the same moment.
 
     Args:
         most: the relay's own setting, in hints, for queues that have no bound of their own.
@@ -32,11 +35,14 @@ class Shortening:
     def seen(self, due: Sequence[DueQueue]) -> int:
         """Take in what a look has shown, take back what is too much, and return how many hints that were."""
         if len(self._known) > MOST_QUEUES:
-            self._known.clear()
+            names = {queue.name for queue in due}
+            self._known = {name: most for name, most in self._known.items() if name in names}
         for queue in due:
             most = self._most if queue.runway is None else queue.runway
+            # Nobody has told us how long a queue's own runway was before we first saw it.
+            before = self._known.get(queue.name, self._most if queue.runway is None else ANY)
             # What is out is counted no further than the runway: there may be more.
-            if most < self._known.get(queue.name, self._most) and queue.released >= most:
+            if most < before and queue.released >= most:
                 self._too_long[queue.name] = most
             self._known[queue.name] = most
         return sum(self._take_back(name) for name in list(self._too_long))

@@ -55,12 +55,6 @@ class Window:
         with self._lock:
             self._outstanding.update((message.id, (message, now)) for message in messages)
 
-    def oldest_s(self) -> float:
-        """Return for how many seconds the oldest message has awaited its outcome; 0 if none does."""
-        with self._lock:
-            first = next(iter(self._outstanding.values()), None)
-        return 0.0 if first is None else time.monotonic() - first[1]
-
     def settle(self, settled: Iterable[Settled]) -> None:
         """Put down outcomes to be taken. Only the first outcome of a message counts."""
         now, waited = time.monotonic(), list[float]()

@@ -112,11 +112,42 @@ def test_what_is_told_of_runways_is_of_late() -> None:
 
 
 def test_names_are_not_remembered_without_end() -> None:
-    """Past a number of queues it begins anew."""
+    """Past a number of queues only those that have something due are."""
     lengths = Lengths(MOST)
     for number in range(3 * MOST_QUEUES):
+        lengths.keep({str(number)})
         lengths.of(str(number))
-    assert len(lengths._lengths) <= MOST_QUEUES
+        assert len(lengths._lengths) <= MOST_QUEUES + 1
+
+
+def test_however_many_queues_are_due_each_keeps_to_its_own_runway() -> None:
+    """A pass over more of them than are remembered tops each up to its own limit and forgets no length on its way."""
+    asked: dict[str, int] = {}
+
+    def release(queue: str, count: int) -> int:
+        asked[queue] = asked.get(queue, 0) + count
+        return count
+
+    runways = Runways(RelaySettings(), lambda: 10_000, release)
+    due = [DueQueue(f"q{number}", 0, runway=3) for number in range(MOST_QUEUES + 100)]
+    for _ in range(2):
+        asked.clear()
+        runways.seen(due)
+        for queue in due:
+            assert runways.has_room(queue)
+            runways.top_up(queue)
+        assert asked == dict.fromkeys((queue.name for queue in due), 3)
+        assert {one["most"] for one in runways.told().values()} == {3}
+        assert len(runways.told()) == len(due)
+    runways.seen([DueQueue("other", 0)])
+    assert len(runways.told()) == 1
+
+
+def test_a_length_that_was_forgotten_is_bounded_by_the_look() -> None:
+    """What is topped up is what the queue's row said, whatever is remembered of it."""
+    runways = Runways(RelaySettings(), lambda: 10_000, lambda _queue, count: count)
+    runways.seen([DueQueue("q", 0)])
+    assert runways.top_up(DueQueue("q", 0, runway=3)).released == 3
 
 
 def test_a_runway_that_has_grown_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

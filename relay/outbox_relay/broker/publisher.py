@@ -119,11 +119,6 @@ class Publisher:
         return before_s + (0.0 if since is None else time.monotonic() - since)
 
     @property
-    def unconfirmed_s(self) -> float:
-        """For how many seconds the oldest message has had no outcome; 0 if none waits for one."""
-        return self._window.oldest_s()
-
-    @property
     def free(self) -> int:
         """How many hints `publish` takes now; 0 unless the broker is ready."""
         session = self._session
