@@ -13,8 +13,11 @@ from outbox_relay.keeper import Step
 
 __all__ = ["Errand", "Errands"]
 
-# An answer that is older says nothing: whoever asks is stuck or has lost the database.
+# An answer that is older says nothing, unless sweeps are rarer: whoever asks is stuck or has lost the database.
 STALE_S = 5.0
+STALE_SWEEPS = 2
+# The look comes before all else: where somebody keeps one of its tables locked, the steps that need others don't wait.
+LOOK_S = 0.2
 
 
 class Errand(StrEnum):
@@ -32,18 +35,24 @@ class Errands:
 
     A step has its turns as long as there is something for it, and one more; what comes is noticed at the next look.
     As long as nobody knows, all have their turns.
+
+    Args:
+        every_s: seconds between two looks.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stale_s = max(STALE_S, STALE_SWEEPS * every_s)
         self._clock = clock
         self._found: tuple[frozenset[Errand], float] | None = None
 
     def look(self, link: Link) -> None:
         """Find out what is there: the first of the steps of the thread that looks, at each of its sweeps, since pauses
-        and limits hold within two seconds.
+        and limits hold within two seconds. Raises what the driver raises, at once where a table is locked.
         """
         try:
-            row = link.run("errands")[0]
+            with link.transaction():
+                link.run("limit_statements", milliseconds=int(LOOK_S * 1000))
+                row = link.run("errands")[0]
         except Exception:
             self._found = None
             raise
@@ -67,4 +76,4 @@ class Errands:
         if self._found is None:
             return True
         found, at = self._found
-        return errand in found or self._clock() - at > STALE_S
+        return errand in found or self._clock() - at > self._stale_s

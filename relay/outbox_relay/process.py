@@ -82,7 +82,7 @@ class _Relay:
         self._wake = Bell()
         self._news = threading.Event()
         self._counters = Counters()
-        self._errands = Errands()
+        self._errands = Errands(settings.relay.sweep_every_s)
         self._drain_until = 0.0
         self._threads: list[threading.Thread] = []
         self._died: list[str] = []

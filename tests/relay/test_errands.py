@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,10 +14,15 @@ import pytest
 from outbox import pause, resume
 from outbox.database.link import Link
 from outbox.settings import Settings
+from outbox_relay.counters import Counters
 from outbox_relay.errands import STALE_S, Errand, Errands
+from outbox_relay.keeper import Keeper
+from outbox_relay.pauses import pause_step
 from support.database import Database
 
 WHO = {"by": "ada", "reason": "the bank is closed"}
+EVERY_S = 0.5
+LOCK_TIMEOUT_S = 5.0
 UNUSED = {"list_pauses", "governed_queues", "free_keys", "next_schedule", "next_redrive"}
 
 
@@ -59,7 +65,7 @@ def test_a_relay_runs_no_statement_for_what_nobody_uses(
 def test_what_comes_is_seen_to_and_once_more_when_it_has_gone(database: Database) -> None:
     """A look tells; a step has its turns as long as there is something for it, and one after that."""
     clock, turns = Time(), Counter[Errand]()
-    errands, link = Errands(clock), database.link()
+    errands, link = Errands(EVERY_S, clock), database.link()
 
     def step(errand: Errand) -> Callable[[Link], bool | None]:
         return errands.only(errand, lambda _link: bool(turns.update([errand])))
@@ -89,7 +95,7 @@ def test_what_comes_is_seen_to_and_once_more_when_it_has_gone(database: Database
 def test_as_long_as_nobody_knows_all_have_their_turns(database: Database) -> None:
     """Where the look fails, or whoever looks is stuck, the steps find out by themselves."""
     clock, seen = Time(), threading.Event()
-    errands, link = Errands(clock), database.link()
+    errands, link = Errands(EVERY_S, clock), database.link()
     step = errands.only(Errand.KEYS, lambda _link: seen.set())
 
     def had_its_turn() -> bool:
@@ -112,3 +118,38 @@ def test_as_long_as_nobody_knows_all_have_their_turns(database: Database) -> Non
     finally:
         database.rows("ALTER TABLE {s}.elsewhere RENAME TO pauses")
     assert had_its_turn()
+
+
+@pytest.mark.parametrize("table", ["redrive_operations", "schedules"])
+def test_whoever_locks_a_table_of_others_keeps_pauses_from_nothing(
+    database: Database, settings: Settings, submit: Callable[..., list[str]], table: str
+) -> None:
+    """The look fails long before the link's own wait for a lock would end, and the other steps have their turns."""
+    submit(3)
+    with database.engine().begin() as connection:
+        pause(connection, "queue", "q", **WHO)
+    database.rows("UPDATE {s}.outbox SET phase = 'released', released_at = {s}.clock(), release_count = 1")
+    errands, link = Errands(EVERY_S), database.link()
+    steps = [errands.look, errands.only(Errand.PAUSES, pause_step(Counters(), lambda: None))]
+    keeper = Keeper("time", link, steps, settings.relay, stop=threading.Event())
+    with database.connect(autocommit=False) as rival:
+        rival.execute(database.sql(f"LOCK TABLE {{s}}.{table} IN ACCESS EXCLUSIVE MODE"))
+        began = time.monotonic()
+        keeper.sweep()
+        assert time.monotonic() - began < LOCK_TIMEOUT_S / 2
+        assert database.count("outbox WHERE phase = 'owed'") == 3
+
+
+def test_between_rare_sweeps_an_answer_is_not_stale(database: Database) -> None:
+    """Where the relay sweeps once in a minute, what the last look has found counts until the next."""
+    clock, turns = Time(), Counter[Errand]()
+    errands, link = Errands(60, clock), database.link()
+    step = errands.only(Errand.KEYS, lambda _link: bool(turns.update([Errand.KEYS])))
+    errands.look(link)
+    step(link)
+    clock.now += 119
+    step(link)
+    assert turns[Errand.KEYS] == 1
+    clock.now += 2
+    step(link)
+    assert turns[Errand.KEYS] == 2
