@@ -16,7 +16,7 @@ from outbox.texts.actors import check_actor
 
 __all__ = ["Change", "Changed"]
 
-# Few runways are longer. Keepers see to the rest of limits, and relays to that of a runway: each, when it first sees it.
+# Few runways are longer. Keepers see to the rest of limits, and relays to that of a runway: each, once it sees it.
 _BATCH = 5000
 # In any other a row that has changed since the transaction began would end it; keepers do without it then.
 _FRESH = "read committed"
