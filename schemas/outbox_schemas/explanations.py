@@ -95,9 +95,10 @@ class AwaitedSet(BaseModel):
     Attributes:
         until: "succeeded" or "ended": what each of them must have done.
         members: how many jobs the set has.
-        left: those that have not counted yet; 1000 stands for so many or more.
+        left: those that have not ended as asked; 1000 stands for so many or more.
         stopped: how many of these `left` have failed, or were cancelled, though they had to succeed.
         shown: up to twenty of these, the stopped ones first.
+        stopped_at: when the first of those `stopped` ended, as far as they are on record.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -107,6 +108,7 @@ class AwaitedSet(BaseModel):
     left: int
     stopped: int
     shown: tuple[AwaitedJob, ...]
+    stopped_at: datetime | None = None
 
 
 class Explanation(Finding):

@@ -239,8 +239,8 @@ class TreeView(_View):
     """One job of a workflow. `level` counts from the job that the workflow began with.
 
     A job that waits for a set of others has `waits_until` ("succeeded" or "ended"), the number of them in `waits_for`,
-    that of those who have not counted yet in `waits_left` (1000: so many or more), and in `waited_until` when the wait
-    was over.
+    that of those who have not ended as asked in `waits_left` (1000: so many or more), and in `waited_until` when the
+    wait was over.
     """
 
     level: int

@@ -64,6 +64,7 @@ def _explained(job: JobView, read: Callable[[str, dict[str, Any]], list[Any]]) -
         row.relays,
         row.consumers,
         row.able,
+        row.keyed,
         row.ahead,
         open_effects=tuple(row.open_effects),
         awaited=awaited,

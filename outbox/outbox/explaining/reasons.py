@@ -10,7 +10,7 @@ from datetime import datetime
 
 from outbox.explaining.key_reasons import held_by_key
 from outbox.explaining.limit_reasons import held_back
-from outbox.explaining.remedies import ERASED, REMEDIES, resuming
+from outbox.explaining.remedies import BY_ITSELF, ERASED, REMEDIES, resuming
 from outbox.explaining.row_holders import held_by_sessions
 from outbox.explaining.surroundings import AHEAD_LIMIT, Surroundings
 from outbox.keeping.keys import KEY_NEXT, KEY_WAITS
@@ -162,10 +162,13 @@ def _held(job: JobView, awaited: AwaitedSet | None) -> Iterator[Finding]:
         more = f"; and {_counted(stopped - _NAMED)} more" if stopped > _NAMED else ""
         what = f"{_counted(stopped)} of the {awaited.members} jobs of its set"
         text = f"a person: {what} had to succeed and {'has' if stopped == 1 else 'have'} not ({names}{more})"
-        yield _finding(Reason.SET_UNMET, text, since=job.created_at)
+        yield _finding(Reason.SET_UNMET, text, since=awaited.stopped_at)
     if left > stopped or not stopped:
         text = f"the jobs of its set: {_counted(left - stopped)} still to end"
-        yield _finding(Reason.JOBS_AWAITED, text, since=job.created_at)
+        if awaited is not None and not left:
+            text = "the relay: the jobs of its set have all ended, and it is let go next"
+        remedy = BY_ITSELF[Reason.JOBS_AWAITED] if awaited is not None and not left else None
+        yield _finding(Reason.JOBS_AWAITED, text, since=job.created_at, remedy=remedy)
 
 
 def _named(member: AwaitedJob) -> str:
@@ -201,6 +204,9 @@ def _put_off(job: JobView, owed: OwedView, around: Surroundings) -> Finding:
         code, who = Reason.NOT_DUE, "its time"
     # A refusal answers the hint that went out last, and comes with it or soon after.
     since = None if code is Reason.NOT_DUE else owed.released_at
+    if (code is Reason.KIND_UNSUPPORTED and around.able) or (code is Reason.KEY_UNKNOWN and around.keyed):
+        text = f"{who}, which is there: another one had its hint ({reason}); offered again in {ahead}"
+        return _finding(code, text, since=since, until=until, remedy=BY_ITSELF[code])
     return _finding(code, f"{who}: {reason}; offered again in {ahead}", since=since, until=until)
 
 

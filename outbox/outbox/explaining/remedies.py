@@ -9,7 +9,7 @@ from outbox.operating.pausing import Pause, PauseScope
 from outbox.texts.masking import printable
 from outbox_schemas import Reason
 
-__all__ = ["ERASED", "REMEDIES", "resuming"]
+__all__ = ["BY_ITSELF", "ERASED", "REMEDIES", "resuming"]
 
 ERASED = "a person, who submits the work anew, under another key: its payload was erased, so no redrive takes it"
 """What is left where a job that has ended without success has no payload any more."""
@@ -54,6 +54,17 @@ REMEDIES = MappingProxyType(
         Reason.STATE_UNKNOWN: "a program of the release that has upgraded the tables",
     }
 )
+
+BY_ITSELF = MappingProxyType(
+    {
+        Reason.JOBS_AWAITED: "a relay, which looks through the sets every second; a consumer, where there is none",
+        Reason.KIND_UNSUPPORTED: "time: any consumer of its queue is offered it, until it is one that can run it; "
+        "sooner, once all consumers of a queue have the same handlers",
+        Reason.KEY_UNKNOWN: "time: any consumer of its queue is offered it, until it is one that has the key; "
+        "sooner, once all consumers of a queue have the same keys",
+    }
+)
+"""What ends a reason where nothing is missing any more: for what depends on that."""
 
 
 def resuming(pause: Pause) -> str:

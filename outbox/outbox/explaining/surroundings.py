@@ -26,6 +26,7 @@ class Surroundings:
         relays: relays seen lately.
         consumers: consumers seen lately.
         able: those of them that work for the job's queue and run its kind and version.
+        keyed: those of these that say they have the key that it waits for; none where it waits for none.
         ahead: due hints that stand before its own in its queue, counted up to `AHEAD_LIMIT`.
         open_effects: its effects that are not confirmed.
         redrive: id and state of the redrive that it waits in, and when that began.
@@ -44,6 +45,7 @@ class Surroundings:
     relays: int = 0
     consumers: int = 0
     able: int = 0
+    keyed: int = 0
     ahead: int = 0
     open_effects: tuple[str, ...] = ()
     awaited: AwaitedSet | None = None

@@ -19,6 +19,7 @@ from outbox.leases.ending import Failure, complete, fail, retry
 from outbox.leases.identity import worker_identity
 from outbox.leases.leasing import Ability, refuse
 from outbox.leases.presence import LIVE_S, Presence, Role
+from outbox.reading.jobs import job_tree
 from outbox.releasing.relaying import recover_hints
 from outbox_schemas import EffectState, JobState, Reason
 from support.database import Database
@@ -212,6 +213,21 @@ def test_given_back_with_a_reason(database: Database, link: Link, still: datetim
     assert found.since == (None if code is Reason.NOT_DUE else still)
 
 
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_consumer_with_the_key_is_there(database: Database, link: Link, still: datetime, has_it: bool) -> None:
+    """Whether one is there is told by the keys that it says it has: then nobody needs to be given the key."""
+    keys = ["2026-11"] if has_it else ["2026-10"]
+    one = Presence(Role.CONSUMER, worker_identity(), queues=["notes"], abilities=ABILITIES, key_ids=lambda: keys)
+    one.tell(link)
+    [job_id] = submit(database)
+    later = still + timedelta(seconds=8)
+    waits = "UPDATE {s}.outbox SET last_error = 'unknown key', needs_key = '2026-11', due_at = %s, released_at = %s"
+    database.rows(waits, later, still)
+    found = why(database, job_id)
+    assert ("which is there" in found.text, "give it the key" in found.unblocked_by) == (has_it, not has_it)
+    assert "offered again in 8.0 s" in found.text
+
+
 def test_a_row_that_the_doctor_made_anew(database: Database, still: datetime, engine: sa.Engine) -> None:
     """The job waits for its own time, as before its outbox row was lost."""
     later = still + timedelta(hours=1)
@@ -269,6 +285,7 @@ def test_jobs_awaited(database: Database, link: Link, still: datetime, engine: s
     complete(link, [items[0].lease])
     fail(link, [(items[1].lease, BROKEN)])
     JoinWatch().close(link)
+    database.clock.advance(100)
     found = why(database, waiting.id)
     assert (codes(found), found.since) == ([Reason.SET_UNMET, Reason.JOBS_AWAITED], still)
     assert f"{items[1].lease.job_id}: failed" in found.text
@@ -372,3 +389,41 @@ def test_a_session_will_do_and_an_unknown_job_is_an_error(database: Database) ->
         assert explain(session, ref.id).state == "ready"
         with pytest.raises(JobNotFound):
             explain(session, uuid4())
+
+
+def test_members_count_by_their_states(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Who has ended as asked is not still to end, however long the next look through the sets takes to come; a set is
+    unmet since its first member stopped.
+    """
+    staff(link)
+    items = running(database, link, 3)
+    with engine.begin() as connection:
+        waiting = fan_in(connection, [item.lease.job_id for item in items], Note(key="then"))
+    complete(link, [items[0].lease])
+    found = why(database, waiting.id)
+    assert found.text == "the jobs of its set: 2 still to end"
+    assert found.awaited is not None
+    assert {job.job_id for job in found.awaited.shown} == {item.lease.job_id for item in items[1:]}
+    [node] = job_tree(link, waiting.id)
+    assert node.waits_left == 2
+    database.clock.advance(5)
+    fail(link, [(items[1].lease, BROKEN)])
+    database.clock.advance(5)
+    complete(link, [items[2].lease])
+    found = why(database, waiting.id)
+    [(ended,)] = database.rows("SELECT finished_at FROM {s}.jobs WHERE id = %s", items[1].lease.job_id)
+    assert (codes(found), found.since) == ([Reason.SET_UNMET], ended)
+
+
+def test_a_set_that_is_complete(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Between the last member's end and the look that sees it, the relay is who acts next."""
+    staff(link)
+    [item] = running(database, link)
+    with engine.begin() as connection:
+        waiting = fan_in(connection, [item.lease.job_id], Note(key="then"))
+    complete(link, [item.lease])
+    found = why(database, waiting.id)
+    assert (codes(found), found.text) == (
+        [Reason.JOBS_AWAITED],
+        "the relay: the jobs of its set have all ended, and it is let go next",
+    )

@@ -11,10 +11,10 @@ import pytest
 
 from outbox.explaining.key_reasons import held_by_key
 from outbox.explaining.reasons import NO_HANDLER, NOT_DUE, explanation_of
-from outbox.explaining.remedies import REMEDIES, resuming
+from outbox.explaining.remedies import BY_ITSELF, REMEDIES, resuming
 from outbox.explaining.surroundings import Surroundings
 from outbox.texts.spans import span
-from outbox_schemas import JobView, Reason
+from outbox_schemas import Explanation, JobView, Reason
 from support.situations import NOW, SITUATIONS
 
 
@@ -29,9 +29,21 @@ def test_every_situation_has_its_reasons(
     assert (found.job_id, found.state, found.at) == (view.id, view.state, NOW)
     assert found.unblocked_by in {
         REMEDIES[found.code],
+        *((BY_ITSELF[found.code],) if found.code in BY_ITSELF and _moves(found) else ()),
         *map(resuming, around.pauses if found.code is Reason.PAUSED else ()),
         *(remedy for code, _, remedy in held_by_key(around.key, view.limit_key) if code is found.code),
     }
+
+
+def _moves(found: Explanation) -> bool:
+    """Tell whether nobody is missing, by the sentence."""
+    return "which is there" in found.text or "have all ended" in found.text
+
+
+def test_nobody_is_sent_for_what_is_there() -> None:
+    """Where a consumer that can run it is there, or the set is complete, the remedy is not to bring one."""
+    moving = [found for view, around, *_ in SITUATIONS if _moves(found := explanation_of(view, around))]
+    assert {found.code: found.unblocked_by for found in moving} == dict(BY_ITSELF)
 
 
 def test_every_reason_occurs() -> None:

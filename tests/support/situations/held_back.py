@@ -131,7 +131,16 @@ HELD_BACK: list[Situation] = [
     ),
     (
         job(owed=owed(Phase.OWED, (HELD - NOW).total_seconds())),
-        replace(STAFFED, awaited=AwaitedSet(until="succeeded", members=2, left=1, stopped=1, shown=(STOPPED,))),
+        replace(STAFFED, awaited=AwaitedSet(until="ended", members=4, left=0, stopped=0, shown=())),
+        "the relay: the jobs of its set have all ended, and it is let go next",
+        [Reason.JOBS_AWAITED],
+    ),
+    (
+        job(owed=owed(Phase.OWED, (HELD - NOW).total_seconds())),
+        replace(
+            STAFFED,
+            awaited=AwaitedSet(until="succeeded", members=2, left=1, stopped=1, shown=(STOPPED,), stopped_at=NOW),
+        ),
         "a person: 1 of the 2 jobs of its set had to succeed and has not"
         " (step fi-0 01a22a2c-0000-7000-8000-000000000000: failed)",
         [Reason.SET_UNMET],
@@ -185,13 +194,21 @@ HELD_BACK: list[Situation] = [
     (
         job(owed=owed(Phase.OWED, 2, last_error=NO_HANDLER)),
         STAFFED,
-        "a consumer that can run it: no handler here for its kind and version; offered again in 2.0 s",
+        "a consumer that can run it, which is there: another one had its hint"
+        " (no handler here for its kind and version); offered again in 2.0 s",
         [Reason.KIND_UNSUPPORTED],
     ),
     (
         job(owed=owed(Phase.OWED, 2, last_error=UNKNOWN_KEY, needs_key="2026-11")),
         STAFFED,
         "a consumer that has its key: unknown key 2026-11; offered again in 2.0 s",
+        [Reason.KEY_UNKNOWN],
+    ),
+    (
+        job(owed=owed(Phase.OWED, 2, last_error=UNKNOWN_KEY, needs_key="2026-11")),
+        replace(STAFFED, keyed=1),
+        "a consumer that has its key, which is there: another one had its hint (unknown key 2026-11);"
+        " offered again in 2.0 s",
         [Reason.KEY_UNKNOWN],
     ),
     (
