@@ -7,19 +7,21 @@ of its headers, in the time from its start to its end, and in number; where ther
 from __future__ import annotations
 
 import logging
+import os
 import selectors
 import socket
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from outbox.errors import SettingsError
 from outbox.logs import RateLimited
 from outbox.settings.listen_address import Address
+from outbox.telemetry.listening import listening
 from outbox.telemetry.request import HEAD_BYTES, Reply, head_ended, read_request, written
 
 __all__ = ["CONNECTIONS", "Port"]
@@ -29,13 +31,14 @@ _quiet = RateLimited(log)
 
 CONNECTIONS = 32
 """As many connections may be open at once."""
-_BACKLOG = 64
 _CHUNK = 4096
 _LOOK_S = 0.25
 # Where the system takes no more connections (no file descriptors are left), it is asked again after so long.
 _PAUSE_S = 0.1
 
 Answer = Callable[[str], Reply]
+
+_ports: weakref.WeakSet[Port] = weakref.WeakSet()
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +51,7 @@ class _Client:
 
 
 class Port:
-    """Listens at once, and answers from `start` to `close`.
+    """Listens at once, and answers from `start` to `close`. A forked child of the process has no part in it.
 
     Args:
         answer: makes the answer to a path. It is called on the port's thread, and must not wait for anything.
@@ -59,13 +62,14 @@ class Port:
     """
 
     def __init__(self, address: Address, answer: Answer, *, within_s: float = 5.0) -> None:
-        self._listener = _listener(address)
+        self._listener = listening(address)
         self._answer = answer
         self._within_s = within_s
         self._clients: OrderedDict[socket.socket, _Client] = OrderedDict()
         self._selector = selectors.DefaultSelector()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outbox-port", daemon=True)
+        _ports.add(self)
 
     @property
     def address(self) -> Address:
@@ -85,6 +89,13 @@ class Port:
             self._listener.close()
         else:
             self._thread.join(max(timeout_s, 0))
+
+    def let_go(self) -> None:
+        """Close what a forked child has inherited. Nothing of the parent's ends: nothing is shut down or unregistered."""
+        for sock in [*self._clients, self._listener]:
+            sock.close()
+        self._clients.clear()
+        self._selector.close()
 
     def _run(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -180,17 +191,11 @@ class Port:
         sock.close()
 
 
-def _listener(address: Address) -> socket.socket:
-    try:
-        family, _, _, _, place = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.create_server(place[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise SettingsError(
-            f"telemetry.listen: {address} can't be listened on ({reason}); name an address of this machine and a port"
-            " that is free, or leave it unset"
-        ) from None
-    listener.setblocking(False)
-    return listener
+def _after_fork_in_child() -> None:
+    """Let go of the ports: a child that outlives the process would keep the next one from listening there."""
+    for port in list(_ports):
+        port.let_go()
+    _ports.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

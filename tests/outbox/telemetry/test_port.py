@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import socket
 import time
+import warnings
 from collections.abc import Iterator
 from http import HTTPStatus
 
@@ -17,6 +20,7 @@ from outbox.telemetry.request import HEAD_BYTES, Reply
 from support.waiting import until
 
 WITHIN_S = 0.5
+TAKEN = rf"^telemetry\.listen: 127\.0\.0\.1:\d+ can't be listened on \({os.strerror(errno.EADDRINUSE)}\); name"
 LARGE = "x" * 3_000_000
 # More than the system buffers for a client that takes nothing.
 HUGE = "x" * 20_000_000
@@ -143,13 +147,47 @@ def test_a_client_that_breaks_off_harms_nothing(port) -> None:
 
 def test_a_port_that_is_taken_is_refused_with_what_to_do(port) -> None:
     """The error names setting, address and remedy."""
-    with pytest.raises(SettingsError, match=r"telemetry\.listen: 127\.0\.0\.1:\d+ can't be listened on"):
+    with pytest.raises(SettingsError, match=TAKEN):
         Port(port.address, _answer)
+    with pytest.raises(SettingsError, match=r"can't be listened on \((?!Unknown error)\w.*\); name"):
+        Port(Address("nowhere.invalid", 0), _answer)
 
 
 def test_its_socket_stays_in_this_process(port) -> None:
     """A program that a handler starts doesn't keep the port."""
     assert not os.get_inheritable(port._listener.fileno())
+
+
+def test_a_forked_child_keeps_nothing_of_it() -> None:
+    """While it lives, the port goes on with the connections that it had, and is free again once it has been closed."""
+    port = Port(Address("127.0.0.1", 0), _answer, within_s=30)
+    port.start()
+    waiting = _connect(port)
+    until(lambda: len(port._clients) == 1)
+    ended, end = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # a handler may do so beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(30)
+            os.close(end)
+            os.read(ended, 1)
+        finally:
+            os._exit(0)
+    os.close(ended)
+    try:
+        waiting.sendall(b"GET /x HTTP/1.1\r\n\r\n")
+        assert b"200 OK" in _all(waiting)  # to its end, which comes though the child lives
+        assert b"200 OK" in _get(port)
+        address = port.address
+        port.close()
+        Port(address, _answer).close()
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+        waiting.close()
+        port.close()
 
 
 @pytest.mark.parametrize(
