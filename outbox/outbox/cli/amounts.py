@@ -31,6 +31,9 @@ class Whole(click.IntRange):
 
     name = "whole number"
 
+    def _describe_range(self) -> str:
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; refuse what is none."""
         if isinstance(value, str) and not _WHOLE.fullmatch(value.strip()):

@@ -92,7 +92,7 @@ def list_command(
             kind=kind,
             tenant=tenant,
             correlation_id=correlation,
-            subject=subject and check_key(subject, "subject_key"),
+            subject=None if subject is None else check_key(subject, "subject"),
             limit_group=limit_group,
             limit_key=limit_key,
             before=before,

@@ -120,7 +120,7 @@ def _step(field: _Field, term: str, low: int, high: int) -> int:
         raise field.refused(
             term,
             f"a step of {step} is larger than the {most} values that it goes through, so that only {low} is left; "
-            f"write {low}, or a longer interval as every=",
+            f"write {low}, or a longer interval by `every` (in commands `--every`)",
         )
     return int(step)
 

@@ -177,7 +177,7 @@ def rule_of(cron: str | None, every: timedelta | int | None) -> str:
     if not isinstance(cron, str):
         raise ScheduleRefused("cron", f"must be text, not {type(cron).__name__}")
     if cron.startswith("every"):
-        raise ScheduleRefused("cron", "is no expression; give intervals as every=")
+        raise ScheduleRefused("cron", "is no expression; give intervals by `every` (in commands `--every`)")
     check_expression(cron)
     return cron
 

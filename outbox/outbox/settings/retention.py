@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from outbox_schemas.errors import NameRefused
 from outbox_schemas.names import check_name
@@ -61,6 +61,14 @@ class KindRetention(BaseModel):
     """The same for a cancelled job."""
     failed_payload: Keep = None
     """The same for a failed one, which can't be redriven without it."""
+
+    @model_validator(mode="after")
+    def _payload_goes_first(self) -> Self:
+        for state in ("succeeded", "cancelled", "failed"):
+            row, payload = getattr(self, state), getattr(self, f"{state}_payload")
+            if row is not None and payload is not None and payload > row:
+                raise ValueError(f"{state}_payload must not be longer than {state}: the payload goes with the row")
+        return self
 
 
 class RetentionSettings(KindRetention):

@@ -13,3 +13,10 @@ def test_what_is_no_plain_whole_number_is_refused(run: Any, text: str) -> None:
     code, _, complaint = run("queues", "set", "mail", "--max-running", text, "--by", "ada", "--reason", "b")
     assert code == 2
     assert "--max-running" in complaint
+
+
+def test_help_shows_no_limit_where_there_is_none(run: Any) -> None:
+    """An option without bounds tells of none."""
+    shown = run("schedules", "add", "--help")[1] + run("queues", "bound", "--help")[1]
+    assert "--priority" in shown
+    assert "None]" not in shown

@@ -70,7 +70,7 @@ def test_list_filters_and_limits(run: Any, engine: Engine) -> None:
     assert shown.startswith("ID ")
 
 
-@pytest.mark.parametrize("arguments", [["--state", "odd"], ["--limit", "0"], ["--limit", "x"]])
+@pytest.mark.parametrize("arguments", [["--state", "odd"], ["--limit", "0"], ["--limit", "x"], ["--subject", ""]])
 def test_list_refuses_nonsense(run: Any, arguments: list[str]) -> None:
     """A wrong filter is a usage error."""
     assert run("jobs", "list", *arguments)[0] == 2

@@ -350,3 +350,12 @@ def test_retention_is_set_by_file_variable_and_kind(toml: Any) -> None:
     for text in ("{", '{"a b": {}}', '{"mail": {"nothing": "1d"}}'):
         with pytest.raises(SettingsError, match="OUTBOX_RETENTION_KINDS"):
             load(env={"OUTBOX_RETENTION_KINDS": text})
+
+
+@pytest.mark.parametrize("table", ["retention", "retention.kinds.mail"])
+def test_a_payload_kept_for_longer_than_its_row_is_refused(toml: Any, table: str) -> None:
+    """It could never act; as long is allowed."""
+    path = toml(f"[{table}]\nsucceeded = '7d'\nsucceeded_payload = '30d'\n")
+    with pytest.raises(SettingsError, match="succeeded_payload must not be longer than succeeded"):
+        load(env={"OUTBOX_CONFIG": str(path)})
+    load(env={"OUTBOX_CONFIG": str(toml(f"[{table}]\nsucceeded = '7d'\nsucceeded_payload = '7d'\n"))})
