@@ -32,7 +32,7 @@ WITH able AS MATERIALIZED (
     j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.budget_start, j.payload, a.lease_s
 ), leased AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'leased', release_count = 0, last_error = NULL, progress = NULL, needs_key = NULL, lease_token = c.lease_token,
+  SET phase = 'leased', released_by = NULL, release_count = 0, last_error = NULL, progress = NULL, needs_key = NULL, lease_token = c.lease_token,
     lease_expires_at = c.lease_started_at + make_interval(secs => c.lease_s), due_at = c.lease_started_at + make_interval(secs => c.lease_s)
   FROM (SELECT d.id, d.lease_token, d.lease_started_at, d.lease_s FROM claimed AS d LIMIT (SELECT cardinality(CAST(:job_ids AS uuid[])))) AS c
   WHERE o.job_id = ANY (ARRAY[c.id])

@@ -15,7 +15,7 @@ WITH lost AS MATERIALIZED (
   ORDER BY o.queue, o.released_at LIMIT CAST(:batch AS integer)
   FOR UPDATE SKIP LOCKED
 )
-UPDATE {schema}.outbox AS o SET phase = 'owed', last_error = 'hint lost',
+UPDATE {schema}.outbox AS o SET phase = 'owed', released_by = NULL, last_error = 'hint lost',
   due_at = {schema}.clock() + CASE WHEN o.due_at <= {schema}.clock() AND (SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = o.queue) THEN
     make_interval(secs => least(power(2, least(o.release_count, 20)), 300)) ELSE interval '0' END
 WHERE o.job_id = ANY (ARRAY(SELECT l.job_id FROM lost AS l))

@@ -19,7 +19,7 @@ WITH able AS MATERIALIZED (
   WHERE j.id = ANY (ARRAY(SELECT h.job_id FROM held AS h WHERE h.phase = 'released')) AND j.state = 'ready'
 ), given_back AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'owed',
+  SET phase = 'owed', released_by = NULL,
     last_error = CASE f.reason WHEN 'not_due' THEN 'not due' WHEN 'unknown_key' THEN 'unknown key' ELSE 'no handler here for its kind and version' END,
     due_at = greatest(f.run_at, f.now + make_interval(secs => CASE WHEN f.reason = 'not_due' THEN 0 ELSE
       least(CAST(:pause_s AS float8) * power(2, least(o.release_count - 1, 20)), CAST(:pause_max_s AS float8)) END)),

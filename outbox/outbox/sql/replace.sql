@@ -43,7 +43,7 @@ WITH level AS MATERIALIZED (
     j.limit_group, j.limit_key, j.limit_max, j.limit_place
 ), owed AS (
   UPDATE {schema}.outbox AS o
-  SET phase = 'owed', release_count = CASE o.phase WHEN 'released' THEN greatest(o.release_count - 1, 0) ELSE o.release_count END,
+  SET phase = 'owed', released_by = NULL, release_count = CASE o.phase WHEN 'released' THEN greatest(o.release_count - 1, 0) ELSE o.release_count END,
     subject = r.kind || ':' || r.subject, needs_key = CASE WHEN r.has_new THEN NULL ELSE o.needs_key END,
     limit_group = r.limit_group, limit_key = r.limit_key, limit_max = r.limit_max, limit_place = r.limit_place,
     -- Neither aside nor next of its key any more.

@@ -30,6 +30,6 @@ WITH ruled AS MATERIALIZED (
   ORDER BY o.job_id FOR UPDATE OF o SKIP LOCKED
 )
 UPDATE {schema}.outbox AS o
-SET phase = 'owed', due_at = {schema}.clock(), release_count = greatest(o.release_count - 1, 0), last_error = 'limits changed'
+SET phase = 'owed', released_by = NULL, due_at = {schema}.clock(), release_count = greatest(o.release_count - 1, 0), last_error = 'limits changed'
 WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM meant AS m))
 RETURNING o.job_id

@@ -91,7 +91,7 @@ class Port:
             self._thread.join(max(timeout_s, 0))
 
     def let_go(self) -> None:
-        """Close what a forked child has inherited. Nothing of the parent's ends: nothing is shut down or unregistered."""
+        """Close what a forked child has inherited. Nothing is shut down or unregistered, so that the parent goes on."""
         for sock in [*self._clients, self._listener]:
             sock.close()
         self._clients.clear()

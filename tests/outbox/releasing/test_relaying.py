@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
+from outbox import pause, resume, set_queue
 from outbox.database.link import Link
-from outbox.leases.leasing import refuse
+from outbox.leases.ending import hand_back
+from outbox.leases.leasing import Ability, refuse
 from outbox.releasing.relaying import (
+    ReleasedHint,
     due_queues,
     overdue_queues,
     recover_hints,
     release,
     stray_hints,
+    take_back_beyond,
     unrelease,
 )
 from support.database import Database
+from support.edits import write
 from support.jobs import ABILITIES, NewerNote, Note, OtherNote, look, release_all, running, submit, take
 from support.sessions import end_session
 
 pytestmark = pytest.mark.usefixtures("sound")
+
+WHO = {"by": "ada", "reason": "a test"}
 
 
 def test_a_due_hint_is_released_once(database: Database, link: Link) -> None:
@@ -300,3 +308,65 @@ def test_a_hint_of_an_older_release_is_found_as_before(database: Database, link:
     assert overdue_queues(link) == []
     database.clock.advance(1.1)
     assert recover_hints(link, None, busy_after_s=300) == 1
+
+
+def _nacked(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    unrelease(link, hints, pause_s=0, reason="nacked")
+
+
+def _lost(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    database.clock.advance(11)
+    recover_hints(link, None, busy_after_s=300)
+
+
+def _foreign(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    refuse(
+        link,
+        [hint.job_id for hint in hints],
+        [Ability("test.else", 1, lease_s=5, max_attempts=1, handler_version="1")],
+        pause_s=0,
+    )
+
+
+def _replaced(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    write(database, Note(key="k", body=2), replace="latest")
+
+
+def _paused(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    with database.engine().begin() as connection:
+        pause(connection, "queue", "notes", **WHO)
+        resume(connection, "queue", "notes", **WHO)
+
+
+def _limited(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    with database.engine().begin() as connection:
+        set_queue(connection, "notes", max_running=0, **WHO)
+
+
+def _beyond(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    take_back_beyond(link, "notes", 0, batch=10)
+
+
+def _claimed(database: Database, link: Link, hints: list[ReleasedHint]) -> None:
+    hand_back(link, [item.lease for item in take(link, [hint.job_id for hint in hints])])
+
+
+@pytest.mark.parametrize(
+    "move", [_nacked, _lost, _foreign, _replaced, _paused, _limited, _beyond, _claimed], ids=lambda move: move.__name__
+)
+def test_what_an_older_release_sends_again_is_not_judged_by_who_sent_it_before(
+    database: Database, link: Link, move: Callable[[Database, Link, list[ReleasedHint]], None]
+) -> None:
+    """Whichever way a hint has come back, its sender is forgotten: the next may be one that doesn't tell who it is."""
+    database.clock.stop()
+    before = database.link("test/before")
+    write(database, Note(key="k", body=1))
+    move(database, link, release_all(before))
+    assert database.value("SELECT phase FROM {s}.outbox") == "owed"
+    end_session(database, before)
+    database.rows(
+        "UPDATE {s}.outbox SET phase = 'released', released_at = {s}.clock(), release_count = 1,"
+        " due_at = {s}.clock() + interval '10 s'"
+    )
+    database.clock.advance(1)
+    assert recover_hints(link, None, busy_after_s=300) == 0
