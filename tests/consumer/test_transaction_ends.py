@@ -197,16 +197,16 @@ def test_a_commit_on_a_detached_connection_leaves_no_transaction_open(desk: Desk
 
     def apply(session: Any, job: Any, _result: Any) -> None:
         write(session, job)
-        if job.attempt == 1:
-            connection = session.connection()
-            connection.detach()
-            connection.commit()
+        connection = session.connection()
+        connection.detach()
+        connection.commit()
 
     desk.start(handler(lambda *_: None, apply))
     [job_id] = desk.submit("a")
-    desk.done(1)
-    assert desk.outcomes(job_id) == ["retried", "succeeded"]
-    assert desk.database.rows("SELECT attempt FROM public.effects") == [(2,)]
+    desk.done(1, "failed")
+    assert desk.outcomes(job_id) == ["failed"]
+    assert desk.database.rows("SELECT attempt FROM public.effects") == []
+    assert desk.last_error(job_id)[1] == "handler_misdeclared"
 
 
 def test_a_connection_that_is_closed_after_a_refused_commit_is_nobody_elses(desk: Desk) -> None:

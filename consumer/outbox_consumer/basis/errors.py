@@ -9,7 +9,15 @@ from datetime import timedelta
 
 from outbox_consumer.basis.waits import Wait, wanted_wait
 
-__all__ = ["PatientError", "RetryableError", "TerminalError", "ThrottledError", "TransactionEndedError", "is_code"]
+__all__ = [
+    "MisuseError",
+    "PatientError",
+    "RetryableError",
+    "TerminalError",
+    "ThrottledError",
+    "TransactionEndedError",
+    "is_code",
+]
 
 _NO_CODE = "1 to 100 ASCII letters, digits, '_', '.' or '-' are allowed, a letter first"
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
@@ -59,6 +67,12 @@ class TerminalError(_Coded):
 class TransactionEndedError(RuntimeError):
     """User code ended a transaction that is the runtime's: what was written may not belong together. Raised by the
     runtime; the attempt fails with this class's name as its code.
+    """
+
+
+class MisuseError(RuntimeError):
+    """A handler does with its job's means what can't be done, however often it is tried. Raised by the runtime; the job
+    fails at once, as `handler_misdeclared`.
     """
 
 

@@ -23,7 +23,7 @@ from outbox.database.statements import Statements
 from outbox.database.targets import SCHEMA_KEY
 from outbox.processes.barriers import Barrier, hit
 from outbox.submitting.writer import ORIGIN_KEY, Origin
-from outbox_consumer.basis.errors import TransactionEndedError
+from outbox_consumer.basis.errors import MisuseError, TransactionEndedError
 from outbox_consumer.basis.statement_kinds import changes_session, ends_transaction, may_be_several
 
 __all__ = [
@@ -208,7 +208,7 @@ def _unless_guarded(commit: Callable[[Any], None]) -> Callable[[Any], None]:
             # SQLAlchemy takes the transaction for ended now: however user code lets go of the connection, it would go
             # back to the pool, or live on detached, with the fence's locks and what was written.
             guard.driver.close()
-            raise RuntimeError(f"{guard.where} may not commit; the transaction commits when it returns")
+            raise MisuseError(f"{guard.where} may not commit; the transaction commits when it returns")
         commit(connection)
 
     return refuse_or_commit
@@ -219,7 +219,7 @@ def _check(guard: _Guard, statement: str, parameters: Any) -> None:
     if changes:
         guard.info[_UNCLEAN] = True
     if ends:
-        raise RuntimeError(f"{guard.where} may not begin or end a transaction; use session.begin_nested() for a part")
+        raise MisuseError(f"{guard.where} may not begin or end a transaction; use session.begin_nested() for a part")
     # With parameters the driver uses the extended protocol by itself.
     if several and not parameters:
         sent = statement if parameters is None else statement.replace("%%", "%")

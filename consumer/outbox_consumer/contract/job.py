@@ -21,6 +21,7 @@ from outbox.leases.leasing import Claimed, hold_fence
 from outbox.sealing.vault import Vault
 from outbox.submitting.writer import Origin
 from outbox_consumer.basis.copies import end_copy
+from outbox_consumer.basis.errors import MisuseError
 from outbox_consumer.basis.guarded import begun_step, current_transaction, guarded_session, returned_clean
 from outbox_consumer.contract.checkpoints import KeepsCheckpoints
 from outbox_consumer.effects.methods import CallsEffects
@@ -255,7 +256,7 @@ class Job(CallsEffects, KeepsCheckpoints):
 
     def _pass_fence(self, connection: sa.Connection) -> None:
         if self._applying:
-            raise RuntimeError("job.save_checkpoint() in apply() needs the session given; another would wait for it")
+            raise MisuseError("job.save_checkpoint() in apply() needs the session given; another would wait for it")
         try:
             held = hold_fence(connection, self._statements, self._lease)
         except sa.exc.DBAPIError as error:

@@ -21,6 +21,7 @@ from outbox.leases.leasing import Lease
 from outbox.sealing.vault import Vault
 from outbox.texts.hiding import Hidden, hiding
 from outbox_consumer.basis.blocking import KnowsItsLoop
+from outbox_consumer.basis.errors import MisuseError
 from outbox_consumer.effects.course import Course, Owner
 from outbox_consumer.effects.deciding import OnUncertain
 from outbox_consumer.effects.declared import Declared
@@ -163,9 +164,9 @@ class CallsEffects(KnowsItsLoop):
     def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:
         """Keep an effect's name to one call, and yield what makes its course."""
         if self._applying:
-            raise RuntimeError("an effect in apply() could not be taken back with it; call it in handle()")
+            raise MisuseError("an effect in apply() could not be taken back with it; call it in handle()")
         if self._inside_of() is not None:
-            raise RuntimeError("an effect inside job.transaction() is no part of it; call it before or after the block")
+            raise MisuseError("an effect inside job.transaction() is no part of it; call it before or after the block")
         with _making:
             if self._calls_over:
                 self._refuse_late()

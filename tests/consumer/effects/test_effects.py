@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from outbox_consumer import (
     NOT_DONE,
@@ -130,6 +131,46 @@ def test_a_misdeclared_effect_fails_its_job_at_once(desk: Desk, kind: str) -> No
     assert provider.keys == []
 
 
+def _inside(effect: Any, job: Any) -> None:
+    with job.transaction():
+        effect("charge", {}, send=lambda _key, _request: None)
+
+
+def _large_checkpoint(_effect: Any, job: Any) -> None:
+    with job.transaction() as session:
+        job.save_checkpoint(session, "x" * 70_000)
+
+
+def _commit(_effect: Any, job: Any) -> None:
+    with job.transaction() as session:
+        session.connection().commit()
+
+
+def _commit_by_text(_effect: Any, job: Any) -> None:
+    with job.transaction() as session:
+        session.execute(sa.text("COMMIT"))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda effect, _job: effect("charge", object(), send=lambda _key, _request: None),
+        lambda effect, _job: effect("charge", {"amount": float("nan")}, send=lambda _key, _request: None),
+        _inside,
+        _large_checkpoint,
+        _commit,
+        _commit_by_text,
+    ],
+    ids=["object", "nan", "inside", "checkpoint", "commit", "text"],
+)
+def test_what_no_try_can_do_fails_its_job_at_once(desk: Desk, act: Any) -> None:
+    """A misuse of the job's means is the same in each attempt: no retry is burnt, and the code says it."""
+    job_id = run_one(desk, calling("sync", act), "failed")
+    assert desk.outcomes(job_id) == ["failed"]
+    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
+    assert desk.database.rows(ROW) == []
+
+
 def test_resend_sends_again_under_the_same_key(desk: Desk) -> None:
     """Duplicates are better than silence: the other side may tell them apart by the key."""
     provider = Provider(TimeoutError(), "done")
@@ -226,11 +267,11 @@ def test_a_result_that_can_not_be_kept_is_no_reason_to_send_again(desk: Desk) ->
 
 
 def test_nonsense_is_refused_before_anything_is_written(desk: Desk) -> None:
-    """A request that JSON can't hold costs the attempt, and nothing else."""
+    """A request that JSON can't hold fails the job at once, with nothing written or sent."""
     provider = Provider()
     job_id = run_one(desk, (handler(lambda job, _: job.effect("charge", {1, 2}, send=provider.send)), Task), "failed")
-    query = "SELECT error_code FROM {s}.attempts WHERE job_id = %s AND number = 1"
-    assert desk.database.value(query, job_id) == "PayloadError"
+    assert desk.outcomes(job_id) == ["failed"]
+    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
     assert (provider.keys, desk.database.count("effects")) == ([], 0)
 
 
@@ -254,15 +295,16 @@ def test_an_effect_is_no_part_of_a_transaction(desk: Desk, where: str) -> None:
     provider = Provider()
 
     def handle(job: Any, _payload: Any) -> None:
-        if where == "transaction" and job.attempt == 1:
+        if where == "transaction":
             with job.transaction():
                 job.effect("charge", {}, send=provider.send)
 
     def apply(_session: Any, job: Any, _result: Any) -> None:
-        if where == "apply" and job.attempt == 1:
+        if where == "apply":
             job.effect("charge", {}, send=provider.send)
 
-    job_id = run_one(desk, (handler(handle, apply), Task))
-    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    job_id = run_one(desk, (handler(handle, apply), Task), "failed")
+    assert desk.outcomes(job_id) == ["failed"]
+    assert desk.last_error(job_id)[1] == "handler_misdeclared"
     assert where in desk.last_error(job_id)[2]
     assert (provider.keys, desk.database.count("effects")) == ([], 0)

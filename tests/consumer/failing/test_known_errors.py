@@ -23,10 +23,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_consumer import ThrottledError
+from outbox_consumer.basis.errors import MisuseError
 from outbox_consumer.failing.failures import error_class
 from outbox_consumer.failing.http_errors import http_error, retry_after_s
 from outbox_consumer.failing.known_errors import KNOWN, known_error
-from outbox_schemas import HandlerError, QueueFull, SealBroken
+from outbox_schemas import HandlerError, PayloadError, QueueFull, SealBroken
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "failures.md"
 REQUEST = httpx.Request("GET", "https://example.org/")
@@ -81,6 +82,8 @@ CASES: list[tuple[BaseException, str | None]] = [
     (ssl.SSLError("handshake"), "retryable tls"),
     (UNVERIFIED, "terminal tls_certificate"),
     (HandlerError("on_uncertain"), "terminal handler_misdeclared"),
+    (PayloadError("request", "is NaN"), "terminal handler_misdeclared"),
+    (MisuseError("here may not commit"), "terminal handler_misdeclared"),
     (SealBroken("checkpoint"), "terminal seal_broken"),
     (
         QueueFull(
