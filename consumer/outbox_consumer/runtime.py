@@ -28,12 +28,12 @@ from outbox_consumer.basis.counters import Counters
 from outbox_consumer.basis.loops import Loop
 from outbox_consumer.broker.receiver import Receiver
 from outbox_consumer.contract.horizons import check_inbox_keys
-from outbox_consumer.contract.job import Job
 from outbox_consumer.contract.registry import Lane, Registry, lane_of
 from outbox_consumer.ending.ender import Ender
 from outbox_consumer.ending.endings import Ending, How, overrun_ending, overrun_reason
 from outbox_consumer.ending.refusals import Refusals
 from outbox_consumer.holding.book import Entry, LeaseBook
+from outbox_consumer.holding.entries import entry_of
 from outbox_consumer.holding.heart import Heart, Watch
 from outbox_consumer.holding.hints import Wake
 from outbox_consumer.holding.rates import EndRates
@@ -299,17 +299,7 @@ class Consumer:
         return [name for name, loop in self._loops.items() if not loop.is_alive()]
 
     def _entry_of(self, claimed: Claimed, asked_at: float) -> Entry:
-        trusted_until = asked_at + claimed.lease.lease_s
-        handler = self._registry.find(claimed.kind, claimed.version)
-        job = Job(
-            claimed,
-            trusted_until=trusted_until,
-            engine=self._connections.for_handlers,
-            statements=self._connections.statements,
-            effect_key_lifetime=handler.effect_key_lifetime,
-            policy=handler.retry,
-        )
-        return Entry(claimed, handler, job, taken_at=time.monotonic(), trusted_until=trusted_until)
+        return entry_of(claimed, self._registry.find(claimed.kind, claimed.version), self._connections, asked_at)
 
     def _deliver(self, group: Group, entries: Sequence[Entry], *, ahead: bool) -> None:
         # A backlog or a pause may have held them for longer than any policy could foresee.

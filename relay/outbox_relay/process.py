@@ -138,7 +138,8 @@ class _Relay:
         else:
             self._publisher.start()
             self._spawn("release", self._release(self._publisher))
-        self._telemetry.start(self._publisher, self._runways)
+        self._telemetry.read_publisher(self._publisher, self._runways)
+        self._telemetry.start()
 
     def _keep(self, name: str, steps: Sequence[Step]) -> None:
         keeper = Keeper(name, self._link(name), steps, self._settings.relay, stop=self._stop)

@@ -56,8 +56,8 @@ def _kill_each_second(here: World, relays: list[Process], consumers: list[Proces
     spared until another does, where starting takes so long: no rate is used while nobody releases.
     """
     began, kills = time.monotonic(), 0
-    while time.monotonic() < began + PACED_S:
-        time.sleep(1.0)
+    while (at := time.monotonic() + 1.0) < began + PACED_S:
+        here.until(lambda: time.monotonic() >= at, "a second since the last one", 2)
         place = kills % len(relays)
         here.until(lambda: here.database.count(_WORKING) > 1, "another relay works", 60)
         _replace(relays, place, lambda: here.relays(1))

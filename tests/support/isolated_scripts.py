@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,10 @@ from typing import Any
 from outbox import enqueue
 from outbox_consumer import LeaseLost, RetryPolicy, TerminalError, ThrottledError
 from support.isolated_payloads import Script
+from support.waiting import until
+
+NEVER = threading.Event()
+"""What a handler waits for that hangs."""
 
 MIB = 1024 * 1024
 ONCE = RetryPolicy(max_attempts=1)
@@ -122,8 +125,7 @@ def quotes_abroad(job: Any, payload: Any) -> None:
     thread.start()
     thread.join()
     mark(payload, "said")
-    while not (Path(payload.folder) / "looked").exists():
-        time.sleep(0.02)
+    until((Path(payload.folder) / "looked").exists)
     raise TerminalError("enough")
 
 
@@ -131,7 +133,7 @@ def forever(job: Any, payload: Any) -> None:
     """Never return."""
     mark(payload, "running")
     while True:
-        time.sleep(60)
+        NEVER.wait(60)
 
 
 def stubborn(job: Any, payload: Any) -> None:
@@ -139,7 +141,7 @@ def stubborn(job: Any, payload: Any) -> None:
     mark(payload, "running")
     while True:
         try:
-            time.sleep(60)
+            NEVER.wait(60)
         except LeaseLost:
             mark(payload, "interrupted")
 
@@ -163,7 +165,7 @@ def asks(job: Any, payload: Any) -> None:
 
 def leaves_a_child(job: Any, payload: Any) -> None:
     """Start a process and crash."""
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    started = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait(600)"])
     (Path(payload.folder) / "grandchild").write_text(str(started.pid), encoding="ascii")
     os._exit(3)
 
@@ -173,8 +175,7 @@ def reports(job: Any, payload: Any) -> str:
     for number in range(1000):
         job.progress(f"page {number}")
     mark(payload, "running")
-    while not (Path(payload.folder) / "go").exists():
-        time.sleep(0.01)
+    until((Path(payload.folder) / "go").exists)
     return "reported"
 
 
@@ -199,15 +200,14 @@ def sits_in_a_transaction(job: Any, payload: Any) -> None:
     """Keep the fence held."""
     with job.transaction():
         mark(payload, "running")
-        time.sleep(600)
+        NEVER.wait(600)
 
 
 def leaves_a_thread(job: Any, payload: Any) -> str:
     """Leave a thread behind that goes on with the job."""
 
     def go_on() -> None:
-        while not (Path(payload.folder) / "go").exists():
-            time.sleep(0.01)
+        until((Path(payload.folder) / "go").exists)
         job.progress("left behind")
         with suppress(LeaseLost):
             job.effect("left_behind", {}, send=lambda *_: "sent")
@@ -248,8 +248,7 @@ def named(job: Any, payload: Any) -> str:
 def comes_after(job: Any, payload: Any) -> str:
     """Wait until the thread that was left behind has gone on."""
     mark(payload, "go")
-    while not (Path(payload.folder) / "gone_on").exists():
-        time.sleep(0.01)
+    until((Path(payload.folder) / "gone_on").exists)
     return "after"
 
 

@@ -8,14 +8,13 @@ what their jobs allow; and once everything is let go, all of it ends, and a set'
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Any, ClassVar
 from uuid import UUID
 
-import psycopg
 import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -44,14 +43,14 @@ from outbox.operating.dead_letters import discard
 from outbox.releasing.limited import governed, release_limited
 from outbox.releasing.relaying import recover_hints, release
 from outbox_schemas import JobNotFound
-from support.database import Database
 from support.invariants import check_invariants
 from support.jobs import BROKEN
 from support.keyed import ABLE, Blocking, Keyed, Ordered, Pair, take
+from support.keyed_promises import CROWDED_OUT, LATE, LEASES, OVERTAKEN, UNLIKE
+from support.two_sessions import TwoSessions
 
 WHO = {"by": "ada", "reason": "a test"}
 SCOPES = {"everything": "", "queue": "notes", "tenant": "other", "kind": Keyed.kind}
-_LOCKED_S = 0.15
 _TABLES = (
     "jobs", "outbox", "attempts", "audit", "dead_letters", "pauses", "joins", "join_members", "redrive_operations",
     "redrive_items", "redrive_lanes", "queue_limits", "tenant_limits",
@@ -71,46 +70,9 @@ class Subjected(Keyed):
 CLASSES: tuple[type[Keyed], ...] = (Keyed, Pair, Ordered, Blocking, Subjected)
 ABILITIES = [*ABLE, replace(ABLE[1], kind=Subjected.kind)]
 
-# What was let out in vain, of these: beside more than it allows, or before one of its key that came earlier.
-_CROWDED_OUT = """
-SELECT o.limit_key, max(o.limit_max)
-FROM {s}.outbox AS o WHERE o.job_id = ANY (%s) AND o.phase = 'released' AND o.limit_key IS NOT NULL
-GROUP BY o.tenant, o.limit_group, o.limit_key
-HAVING max(o.limit_max) < (
-  SELECT count(*) FROM {s}.outbox AS b
-  WHERE (b.tenant, b.limit_group, b.limit_key) = (o.tenant, o.limit_group, o.limit_key)
-    AND (b.phase = 'released' OR (b.phase = 'leased' AND b.lease_expires_at > {s}.clock())))
-"""
-_OVERTAKEN = """
-SELECT o.job_id, b.job_id FROM {s}.outbox AS o JOIN {s}.outbox AS b
-  ON (b.tenant, b.limit_group, b.limit_key) = (o.tenant, o.limit_group, o.limit_key)
-  AND (b.limit_place, b.job_id) < (o.limit_place, o.job_id)
-WHERE o.job_id = ANY (%s) AND o.phase = 'released'
-UNION ALL
-SELECT o.job_id, b.job_id FROM {s}.outbox AS o JOIN {s}.dead_letters AS b
-  ON (b.tenant, b.limit_group, b.limit_key) = (o.tenant, o.limit_group, o.limit_key) AND b.discarded_at IS NULL
-  AND (b.limit_place, b.job_id) < (o.limit_place, o.job_id)
-WHERE o.job_id = ANY (%s) AND o.phase = 'released'
-"""
-_LEASES = """
-SELECT limit_key, count(*), max(limit_max) FROM {s}.outbox
-WHERE phase = 'leased' AND lease_expires_at > {s}.clock() AND limit_key IS NOT NULL
-GROUP BY tenant, limit_group, limit_key HAVING count(*) > max(limit_max)
-"""
-_UNLIKE = """
-SELECT j.id FROM {s}.jobs AS j JOIN {s}.outbox AS o ON o.job_id = j.id
-WHERE (j.limit_group, j.limit_key, j.limit_max, j.limit_place)
-  IS DISTINCT FROM (o.limit_group, o.limit_key, o.limit_max, o.limit_place)
-"""
-_LATE = """
-SELECT j.id FROM {s}.jobs AS j WHERE j.state = 'ready' AND j.deadline_at <= {s}.clock()
-"""
 
-
-class KeyedLives(RuleBasedStateMachine):
+class KeyedLives(TwoSessions, RuleBasedStateMachine):
     """Submissions, releases, claims, ends and people's changes, each also left open in a second session."""
-
-    database: ClassVar[Database]
 
     @initialize()
     def empty(self) -> None:
@@ -120,11 +82,7 @@ class KeyedLives(RuleBasedStateMachine):
             self.database.rows(f"DELETE FROM {{s}}.{table}")
         self.database.rows("SET session_replication_role = origin")
         self.database.clock.stop()
-        self.closing = ExitStack()
-        self.link = self._link("here", lock_timeout_s=_LOCKED_S)
-        self.other = self._link("there", lock_timeout_s=_LOCKED_S)
-        self.engine = self.database.engine(poolclass=sa.NullPool)
-        self.held: ExitStack | None = None
+        self.connect()
         self.keeper, self.pauses = KeyKeeper(), PauseKeeper()
         self.names = count()
         self.jobs: list[UUID] = []
@@ -132,61 +90,11 @@ class KeyedLives(RuleBasedStateMachine):
         self.hints: list[UUID] = []
         self.leases: list[Lease] = []
 
-    def _link(self, name: str, **options: Any) -> Link:
-        link = Link(self.database.url, self.database.statements, name=name, **options)
-        self.closing.callback(link.close)
-        return link
-
-    # How a move is made: at once, or left open in the other session. What can't have its lock now was not made.
-
-    def by_link(self, act: Callable[[Link], None], *, leave_open: bool = False) -> None:
-        """Make a move on a link."""
-        if leave_open and self.held is None:
-            held = ExitStack()
-            try:
-                held.enter_context(self.other.transaction())
-                act(self.other)
-            except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
-                held.__exit__(type(error), error, None)
-                return
-            self.held = held
-            return
-        try:
-            with self.link.transaction():
-                act(self.link)
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
-            pass
-
-    def by_engine(self, act: Callable[[sa.Connection], None], *, leave_open: bool = False) -> None:
-        """Make a move on a connection of SQLAlchemy's."""
-        stack = ExitStack()
-        try:
-            connection = stack.enter_context(self.engine.begin())
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{int(_LOCKED_S * 1000)}ms'")
-            act(connection)
-        except sa.exc.OperationalError as error:
-            stack.__exit__(type(error), error, None)
-            if not isinstance(error.orig, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
-                raise
-            return
-        except BaseException as error:
-            stack.__exit__(type(error), error, None)
-            raise
-        if leave_open and self.held is None:
-            self.held = stack
-            return
-        stack.close()
-
     @precondition(lambda self: self.held is not None)
     @rule(commit=st.booleans())
     def let_go(self, commit: bool) -> None:
         """Commit the move that was left open, or roll it back."""
-        held, self.held = self.held, None
-        assert held is not None
-        if commit:
-            held.close()
-            return
-        held.__exit__(RuntimeError, RuntimeError("taken back"), None)
+        self.end_held(commit=commit)
 
     def payload(self, which: int, on: int, key: str | None = None) -> Keyed:
         """Return a payload of a class, on one of two keys or none."""
@@ -259,7 +167,7 @@ class KeyedLives(RuleBasedStateMachine):
         def act(link: Link) -> None:
             out = [hint.job_id for hint in release(link, "notes", batch=batch, rehint_after_s=10)]
             with link.connection().cursor() as cursor:
-                for query, times in ((_CROWDED_OUT, 1), (_OVERTAKEN, 2)):
+                for query, times in ((CROWDED_OUT, 1), (OVERTAKEN, 2)):
                     found = cursor.execute(self.database.sql(query), [out] * times).fetchall()
                     assert found == [], found
             self.hints += out
@@ -360,8 +268,8 @@ class KeyedLives(RuleBasedStateMachine):
     def no_key_has_too_many_leases(self) -> None:
         """However the sessions interleave; and each outbox row has its job's key."""
         if hasattr(self, "jobs"):
-            assert self.database.rows(_LEASES) == []
-            assert self.database.rows(_UNLIKE) == []
+            assert self.database.rows(LEASES) == []
+            assert self.database.rows(UNLIKE) == []
 
     def teardown(self) -> None:
         """Let all go on, and see all of it end."""
@@ -370,15 +278,11 @@ class KeyedLives(RuleBasedStateMachine):
         try:
             self.finish()
         finally:
-            if self.held is not None:
-                self.let_go(commit=False)
-            self.closing.close()
-            self.engine.dispose()
+            self.disconnect()
 
     def finish(self) -> None:
         """Resume everything, close what blocks, and run what is there. Raises if something is left."""
-        if self.held is not None:
-            self.let_go(commit=True)
+        self.end_held(commit=True)
         self.limit(None)
         for scope in SCOPES:
             self.pause(scope, over=True, leave_open=False)
@@ -387,7 +291,7 @@ class KeyedLives(RuleBasedStateMachine):
             self.database.clock.advance(61)
             for step in (recover_leases, expire_deadlines, self.pauses.keep, JoinWatch().close, self.keeper.keep):
                 step(self.link)
-            assert self.database.rows(_LATE) == []
+            assert self.database.rows(LATE) == []
             recover_hints(self.link, None, busy_after_s=0)
             letters = self.database.rows("SELECT job_id FROM {s}.dead_letters WHERE discarded_at IS NULL")
             if letters:

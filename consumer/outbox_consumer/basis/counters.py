@@ -1,46 +1,18 @@
-"""What a consumer has done since it started: one set of whole numbers, for logs, tests and the closing line."""
+"""What a consumer has done since it started."""
 
 from __future__ import annotations
 
-import threading
+from outbox.processes import counters
+from outbox.telemetry.contract import CONSUMER_EVENTS, CONSUMER_HINTS
 
-__all__ = ["Counters"]
+__all__ = ["HINTS", "Counters"]
 
-_NAMES = (
-    "hints_received",
-    "hints_dropped",
-    "hints_returned",
-    "hints_stale",
-    "hints_unknown",
-    "hints_not_due",
-    "hints_unsupported",
-    "hints_unknown_key",
-    "claimed",
-    "claimed_without_broker",
-    "handed_back",
-    "keys_awaited",
-    "succeeded",
-    "retried",
-    "failed",
-    "leases_lost",
-    "stale_writes_refused",
-    "commits_resolved",
-)
+HINTS = "hints_"
+"""What the names begin with that count hints."""
 
 
-class Counters:
-    """Thread-safe counters; the set of names is fixed, so that a typo fails instead of counting beside."""
+class Counters(counters.Counters):
+    """The sums that a consumer keeps: those that it shows."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts = dict.fromkeys(_NAMES, 0)
-
-    def add(self, name: str, count: int = 1) -> None:
-        """Add to one counter."""
-        with self._lock:
-            self._counts[name] += count
-
-    def snapshot(self) -> dict[str, int]:
-        """Return all counters as they stand."""
-        with self._lock:
-            return dict(self._counts)
+        super().__init__([*(HINTS + name for name in CONSUMER_HINTS), *CONSUMER_EVENTS])

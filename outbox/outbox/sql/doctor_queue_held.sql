@@ -3,10 +3,9 @@
 -- Parameters: grace_s (for how long), batch
 -- Locks: none. Index: none: the table holds a row for each queue that somebody has set limits for, and the rest are views of the server's state. Other
 --   users' sessions have no begin for whoever isn't a member of pg_read_all_stats, and are not told.
-SELECT 'queue ' || q.name AS subject, concat_ws(', ', 'session ' || s.pid, 'user ' || s.usename, 'application ' || nullif(s.application_name, ''), s.state,
+SELECT 'queue ' || h.name AS subject, concat_ws(', ', 'session ' || s.pid, 'user ' || s.usename, 'application ' || nullif(s.application_name, ''), s.state,
   'its transaction began at ' || s.xact_start) AS detail
-FROM {schema}.queue_limits AS q
-JOIN pg_catalog.pg_locks AS l ON l.locktype = 'transactionid' AND l.transactionid = q.xmax AND l.granted
-JOIN pg_catalog.pg_stat_activity AS s ON s.pid = l.pid AND s.datname = pg_catalog.current_database()
-WHERE q.governed AND q.xmax <> '0' AND s.xact_start <= pg_catalog.clock_timestamp() - make_interval(secs => CAST(:grace_s AS float8))
+FROM (SELECT q.name, q.xmax AS xid, q.tableoid AS place FROM {schema}.queue_limits AS q WHERE q.governed AND q.xmax <> '0') AS h
+{row_sessions}
+WHERE s.xact_start <= pg_catalog.clock_timestamp() - make_interval(secs => CAST(:grace_s AS float8))
 ORDER BY s.xact_start LIMIT CAST(:batch AS integer)

@@ -2,7 +2,8 @@
 --   no order and was not tried yet stands in its queue's line like any other, and is not in here.
 -- Transition: none
 -- Parameters: tenant, limit_group, limit_key, most (of each kind)
--- Locks: none. Index: dead_letters_limit_key, outbox_key_taken, outbox_key_order, outbox_key_aside, each in its order.
+-- Locks: none. Index: dead_letters_limit_key, outbox_key_taken, outbox_key_order, outbox_key_aside; the first and the last
+--   two in their order, while of those that have a slot or are next there are no more than may run.
 WITH letters AS (
   SELECT d.job_id, 'blocks' AS stands, d.limit_place, NULL::timestamptz AS order_key, NULL::timestamptz AS lease_expires_at, NULL::integer AS limit_max
   FROM {schema}.dead_letters AS d
@@ -15,7 +16,7 @@ WITH letters AS (
   FROM {schema}.outbox AS o
   WHERE o.limit_key = CAST(:limit_key AS text) AND o.limit_group = CAST(:limit_group AS text) AND o.tenant = CAST(:tenant AS text)
     AND (o.phase <> 'owed' OR o.last_error = 'next of its key')
-  ORDER BY o.limit_key, o.limit_group, o.tenant LIMIT CAST(:most AS integer)
+  LIMIT CAST(:most AS integer)
 ), placed AS (
   SELECT o.job_id, 'waits' AS stands, o.limit_place, o.order_key, o.lease_expires_at, o.limit_max FROM {schema}.outbox AS o
   WHERE o.limit_key = CAST(:limit_key AS text) AND o.limit_group = CAST(:limit_group AS text) AND o.tenant = CAST(:tenant AS text)

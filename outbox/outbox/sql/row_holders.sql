@@ -13,9 +13,6 @@ FROM (
   SELECT 'queue', q.xmax, q.tableoid FROM {schema}.queue_limits AS q
   WHERE q.name = CAST(:queue AS text) AND q.governed AND q.xmax <> '0'
 ) AS h
-JOIN pg_catalog.pg_locks AS l ON l.locktype = 'transactionid' AND l.transactionid = h.xid AND l.granted AND l.pid <> pg_catalog.pg_backend_pid()
-JOIN pg_catalog.pg_stat_activity AS s ON s.pid = l.pid
+{row_sessions}
 WHERE coalesce(s.xact_start <= pg_catalog.clock_timestamp() - make_interval(secs => CAST(:old_s AS float8)), true)
-  -- A number that stands for several holders at once is no transaction's, and must not name one that has the same.
-  AND EXISTS (SELECT 1 FROM pg_catalog.pg_locks AS t WHERE t.pid = l.pid AND t.locktype = 'relation' AND t.relation = h.place)
 ORDER BY h.what, s.xact_start

@@ -5,10 +5,13 @@
 -- Locks: none. Index: outbox_owed for the line, no further than ahead_limit; effects_open_of_job, joins_pkey, join_members_awaited and jobs_pkey for members that no look has counted yet, until ahead_limit are left, redrive_items_job, dead_letters_pkey, attempts_pkey. The processes and the pauses are read whole.
 SELECT n.now, p.relays, p.consumers, p.able, p.keyed, p.relay_seen_at, p.able_seen_at,
   (SELECT a.ended_at FROM {schema}.attempts AS a WHERE a.job_id = CAST(:job_id AS uuid) ORDER BY a.number DESC LIMIT 1) AS attempt_ended_at,
-  (SELECT count(*) FROM (
-    SELECT 1 FROM {schema}.outbox AS o JOIN {schema}.outbox AS mine ON mine.job_id = CAST(:job_id AS uuid) AND mine.phase = 'owed'
-    WHERE o.phase = 'owed' AND o.queue = CAST(:queue AS text) AND (o.order_key, o.job_id) < (mine.order_key, mine.job_id)
-      AND o.due_at <= n.now LIMIT CAST(:ahead_limit AS integer)) AS ahead) AS ahead,
+  (SELECT count(*) FROM (  -- its own row comes first, so that a job without one has nobody counted
+      SELECT m.order_key, m.job_id FROM {schema}.outbox AS m WHERE m.job_id = CAST(:job_id AS uuid) AND m.phase = 'owed' LIMIT 1
+    ) AS mine CROSS JOIN LATERAL (
+      SELECT 1 FROM {schema}.outbox AS o
+      WHERE o.phase = 'owed' AND o.queue = CAST(:queue AS text) AND (o.order_key, o.job_id) < (mine.order_key, mine.job_id) AND o.due_at <= n.now
+      ORDER BY o.order_key, o.job_id LIMIT CAST(:ahead_limit AS integer)
+    ) AS ahead) AS ahead,
   ARRAY(SELECT e.name FROM {schema}.effects AS e WHERE e.job_id = CAST(:job_id AS uuid) AND e.state IN ('pending', 'uncertain') ORDER BY e.job_id, e.name LIMIT 20)
     AS open_effects,
   (SELECT CAST(jsonb_build_object('until', s.condition, 'members', s.members, 'left', c.awaited, 'stopped', c.stopped,

@@ -63,8 +63,8 @@ class Metric:
     largest: bool = False
 
 
-_RELAY_HINTS = ("released", "confirmed", "nacked", "returned", "cut_off", "owed_again", "recovered_hints")
-_RELAY_MOVES = (
+RELAY_HINTS = ("released", "confirmed", "nacked", "returned", "cut_off", "owed_again", "recovered_hints")
+RELAY_MOVES = (
     "recovered_leases",
     "failed_by_lost_lease",
     "expired",
@@ -84,8 +84,8 @@ _RELAY_MOVES = (
     "occurrences_missed",
     "schedules_broken",
 )
-_CONSUMER_HINTS = ("received", "dropped", "returned", "stale", "unknown", "not_due", "unsupported", "unknown_key")
-_CONSUMER_EVENTS = (
+CONSUMER_HINTS = ("received", "dropped", "returned", "stale", "unknown", "not_due", "unsupported", "unknown_key")
+CONSUMER_EVENTS = (
     "claimed",
     "claimed_without_broker",
     "handed_back",
@@ -102,9 +102,9 @@ LABELS: Mapping[str, Label] = MappingProxyType(
     {
         "queue": Label("the queue"),
         "kind": Label("the kind of job"),
-        "hint": Label("what became of a hint", tuple(sorted({*_RELAY_HINTS, *_CONSUMER_HINTS}))),
-        "move": Label("what a relay did beside releasing", _RELAY_MOVES),
-        "event": Label("what happened to leases and attempts", _CONSUMER_EVENTS),
+        "hint": Label("what became of a hint", tuple(sorted({*RELAY_HINTS, *CONSUMER_HINTS}))),
+        "move": Label("what a relay did beside releasing", RELAY_MOVES),
+        "event": Label("what happened to leases and attempts", CONSUMER_EVENTS),
         "code": Label("the code of an attempt's failure"),
         "outcome": Label("what followed a failed attempt", ("retried", "failed")),
         "state": Label("the state of an effect whose outcome is not known", ("pending", "uncertain")),

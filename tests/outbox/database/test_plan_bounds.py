@@ -122,3 +122,22 @@ def test_tenants_are_served_without_a_read_of_anybody_s_flood(database: Database
         read = [rows_read(node) for node in nodes(found) if node.get("Relation Name") == "outbox"]
         assert read
         assert sum(read) <= 2 * most, read
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+@pytest.mark.parametrize("owed", [False, True])
+def test_who_stands_before_a_job_is_counted_no_further_than_asked(
+    database: Database, owed: bool, analysed: bool
+) -> None:
+    """Whether the tables have been analysed or not, and though thousands wait; nobody, for a job that isn't owed."""
+    submit(database, 3000)
+    [job_id] = submit(database, 1)
+    if not owed:
+        database.rows("UPDATE {s}.outbox SET phase = 'released', released_at = now() WHERE job_id = %s", job_id)
+    if analysed:
+        database.rows("ANALYZE {s}.outbox; ANALYZE {s}.jobs")
+    given = {"job_id": job_id, "queue": "notes", "tenant": "default", "kind": "test.note", "version": 1}
+    given |= {"live_s": 60, "ahead_limit": 100, "members_shown": 5}
+    looks = [one for one in nodes(plan(database, "surroundings", **given)) if one.get("Relation Name") == "outbox"]
+    # A hundred before it, and its own row for each of the looks.
+    assert sum(rows_read(one) for one in looks) <= (250 if owed else 20), looks

@@ -3,56 +3,28 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from outbox import Explanation, JobNotFound, cancel, enqueue, explain, fan_in, preview_redrive, redrive
+from outbox import JobNotFound, cancel, enqueue, explain, preview_redrive, redrive
 from outbox.database.link import Link
 from outbox.doctor import mend
 from outbox.explaining.reasons import ON_HOLD
-from outbox.joins.keeping import JoinWatch
 from outbox.leases.effects import EffectBook, Remote
 from outbox.leases.ending import Failure, complete, fail, retry
 from outbox.leases.identity import worker_identity
 from outbox.leases.leasing import Ability, refuse
 from outbox.leases.presence import LIVE_S, Presence, Role
-from outbox.reading.jobs import job_tree
 from outbox.releasing.relaying import recover_hints
-from outbox_schemas import EffectState, JobState, Reason
+from outbox_schemas import EffectState, Reason
+from support.asking import codes, staff, why
 from support.database import Database
 from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit
 
 pytestmark = pytest.mark.usefixtures("sound")
-
-
-@pytest.fixture
-def still(database: Database) -> datetime:
-    """Hold the clock still and return its time."""
-    database.clock.stop()
-    return database.clock.now()
-
-
-def why(database: Database, job_id: UUID) -> Explanation:
-    """Ask as a service does, on a connection of its own."""
-    with database.engine(poolclass=sa.NullPool).begin() as connection:
-        return explain(connection, job_id)
-
-
-def codes(found: Explanation) -> list[str]:
-    """Return all reasons in order."""
-    return [found.code, *(also.code for also in found.also)]
-
-
-def staff(link: Link, *, relays: int = 1, abilities: list[Ability] | None = None) -> None:
-    """Announce relays and, unless there are no abilities, a consumer."""
-    for _ in range(relays):
-        Presence(Role.RELAY, worker_identity()).tell(link)
-    able = ABILITIES if abilities is None else abilities
-    if able:
-        Presence(Role.CONSUMER, worker_identity(), queues=["notes"], abilities=able).tell(link)
 
 
 def test_not_due(database: Database, link: Link, still: datetime) -> None:
@@ -276,43 +248,6 @@ def test_waiting_in_a_redrive(database: Database, link: Link, still: datetime, e
     assert why(database, job_id).since == still
 
 
-def test_jobs_awaited(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
-    """A job that waits for others counts those still to end, and names first whom only a person can help."""
-    staff(link)
-    items = running(database, link, 3)
-    with engine.begin() as connection:
-        waiting = fan_in(connection, [item.lease.job_id for item in items], Note(key="then"))
-    complete(link, [items[0].lease])
-    fail(link, [(items[1].lease, BROKEN)])
-    JoinWatch().close(link)
-    database.clock.advance(100)
-    found = why(database, waiting.id)
-    assert (codes(found), found.since) == ([Reason.SET_UNMET, Reason.JOBS_AWAITED], still)
-    assert f"{items[1].lease.job_id}: failed" in found.text
-    assert "1 still to end" in found.also[0].text
-    assert found.awaited is not None
-    assert [(job.job_id, job.state) for job in found.awaited.shown] == [
-        (items[1].lease.job_id, JobState.FAILED),
-        (items[2].lease.job_id, JobState.RUNNING),
-    ]
-
-
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-def test_a_large_set_is_told_in_bounds(database: Database, link: Link, driver: str) -> None:
-    """However many have failed, a few are named and twenty listed; the numbers are of all."""
-    items = running(database, link, 30)
-    with database.engine().begin() as connection:
-        waiting = fan_in(connection, [item.lease.job_id for item in items], Note(key="then"))
-    fail(link, [(item.lease, BROKEN) for item in items[:25]])
-    with database.keep(sa.create_engine(database.driver_url(driver))).connect() as connection:
-        found = explain(connection, waiting.id, schema=database.schema)
-    assert found.awaited is not None
-    assert (found.awaited.left, found.awaited.stopped, len(found.awaited.shown)) == (30, 25, 20)
-    assert all(job.stopped for job in found.awaited.shown)
-    assert found.text.count(": failed") == 3
-    assert "and 22 more" in found.text
-
-
 def test_cancel_requested(database: Database, link: Link, still: datetime) -> None:
     """A running job that was asked to stop names who has asked, and until when its worker has it."""
     [claimed] = running(database, link)
@@ -389,41 +324,3 @@ def test_a_session_will_do_and_an_unknown_job_is_an_error(database: Database) ->
         assert explain(session, ref.id).state == "ready"
         with pytest.raises(JobNotFound):
             explain(session, uuid4())
-
-
-def test_members_count_by_their_states(database: Database, link: Link, engine: sa.Engine) -> None:
-    """Who has ended as asked is not still to end, however long the next look through the sets takes to come; a set is
-    unmet since its first member stopped.
-    """
-    staff(link)
-    items = running(database, link, 3)
-    with engine.begin() as connection:
-        waiting = fan_in(connection, [item.lease.job_id for item in items], Note(key="then"))
-    complete(link, [items[0].lease])
-    found = why(database, waiting.id)
-    assert found.text == "the jobs of its set: 2 still to end"
-    assert found.awaited is not None
-    assert {job.job_id for job in found.awaited.shown} == {item.lease.job_id for item in items[1:]}
-    [node] = job_tree(link, waiting.id)
-    assert node.waits_left == 2
-    database.clock.advance(5)
-    fail(link, [(items[1].lease, BROKEN)])
-    database.clock.advance(5)
-    complete(link, [items[2].lease])
-    found = why(database, waiting.id)
-    [(ended,)] = database.rows("SELECT finished_at FROM {s}.jobs WHERE id = %s", items[1].lease.job_id)
-    assert (codes(found), found.since) == ([Reason.SET_UNMET], ended)
-
-
-def test_a_set_that_is_complete(database: Database, link: Link, engine: sa.Engine) -> None:
-    """Between the last member's end and the look that sees it, the relay is who acts next."""
-    staff(link)
-    [item] = running(database, link)
-    with engine.begin() as connection:
-        waiting = fan_in(connection, [item.lease.job_id], Note(key="then"))
-    complete(link, [item.lease])
-    found = why(database, waiting.id)
-    assert (codes(found), found.text) == (
-        [Reason.JOBS_AWAITED],
-        "the relay: the jobs of its set have all ended, and it is let go next",
-    )

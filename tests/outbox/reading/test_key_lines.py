@@ -138,3 +138,17 @@ def _read(database: Database, statement: str, parameters: dict[str, Any]) -> int
         for node in nodes(found[0]["Plan"])
         if node.get("Relation Name") == "outbox"
     )
+
+
+_POPULAR = """
+INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at, subject)
+SELECT gen_random_uuid(), 'notes', 'default', now(), now(), CASE WHEN n > 20000 THEN 'k:popular' ELSE 'k:s' || n END
+FROM generate_series(1, 30000) AS n
+"""
+
+
+def test_a_subject_of_many_jobs_is_not_searched_for_in_the_whole_table(database: Database) -> None:
+    """Where a third of all rows are about one subject, and stand last, the first of them are read by the index."""
+    database.rows(_POPULAR)
+    database.rows("ANALYZE {s}.outbox")
+    assert _read(database, "find_about", {"tenant": "default", "about": "k:popular", "batch": 101}) <= 101
