@@ -86,9 +86,13 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+REFUSED_AT_THE_CALL = {"connection.commit", "raw COMMIT", "raw ROLLBACK"}
+"""What is seen before it is sent: a fault of the handler itself, which no other try can mend."""
+
+
+@pytest.mark.parametrize("ending", [ending for ending in ENDINGS if ending not in REFUSED_AT_THE_CALL])
 def test_apply_cannot_end_its_transaction(desk: Desk, ending: str) -> None:
-    """An `apply` that commits, rolls back or swallows a database error fails; its effects and success stay one."""
+    """An `apply` that has ended its transaction or swallowed a database error fails; effects and success stay one."""
 
     def apply(session: Any, job: Any, result: Any) -> None:
         write_effect(session, job, result)
@@ -101,6 +105,24 @@ def test_apply_cannot_end_its_transaction(desk: Desk, ending: str) -> None:
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
     assert desk.database.rows("SELECT attempt FROM public.effects") == [(2,)]
     until(lambda: running.counted("succeeded") == 1)
+    assert running.counted("stale_writes_refused") == 0
+    assert check_invariants(desk.database) == []
+
+
+@pytest.mark.parametrize("ending", sorted(REFUSED_AT_THE_CALL))
+def test_apply_that_asks_to_end_its_transaction_fails_its_job(desk: Desk, ending: str) -> None:
+    """The call is refused and the job fails at once, without effect; a redrive runs it once the handler is mended."""
+
+    def apply(session: Any, job: Any, result: Any) -> None:
+        write_effect(session, job, result)
+        ENDINGS[ending](session)
+
+    running = desk.start(handler(apply=apply))
+    [job_id] = desk.submit("a")
+    desk.done(1, state="failed")
+    assert desk.outcomes(job_id) == ["failed"]
+    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
+    assert desk.database.rows("SELECT attempt FROM public.effects") == []
     assert running.counted("stale_writes_refused") == 0
     assert check_invariants(desk.database) == []
 

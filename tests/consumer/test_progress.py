@@ -137,15 +137,21 @@ def test_async_standstill_is_cancelled(desk: Desk) -> None:
 
 def test_marker_that_moves_keeps_the_lease(desk: Desk) -> None:
     """However long the attempt runs, each new marker starts the deadline anew."""
+    gates = [desk.gate() for _ in range(3)]
 
     def handle(job: Any, payload: Any) -> None:
-        until_ = time.monotonic() + 2.5
-        while time.monotonic() < until_:
-            job.progress(str(time.monotonic()))
-            job.check()
+        for number, gate in enumerate(gates):
+            job.progress(f"page {number}")
+            gate.wait(job)
 
-    desk.start(handler(handle, lease=1, progress_deadline=1, max_runtime=60))
+    running = desk.start(handler(handle, lease=300, progress_deadline=200))
     [job_id] = desk.submit("a")
+    for gate in gates:
+        gate.holds(1)
+        let_silence_pass(running, 150)
+        [entry] = running.consumer._book.entries()
+        assert running.consumer._book.kept(time.monotonic()) == [entry]
+        gate.open()
     desk.done(1)
     assert desk.outcomes(job_id) == ["succeeded"]
 
@@ -287,7 +293,7 @@ def test_a_marker_that_the_database_can_not_hold_silences_no_neighbour(latin_des
         job.progress("\N{SNOWMAN}" if payload.name == "bad" else f"page of {payload.name}")
         gate.wait(job)
 
-    desk.start(handler(handle, lease=1), concurrency=5)
+    desk.start(handler(handle, lease=30), concurrency=5, heartbeat_s=0.1)
     names = ["a", "b", "bad", "c", "d"]
     ids = desk.submit(*names)
     gate.holds(5)

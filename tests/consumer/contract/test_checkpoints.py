@@ -76,18 +76,18 @@ def test_apply_saves_and_loads_checkpoints_in_its_own_transaction(desk: Desk) ->
 
 
 def test_apply_may_not_save_through_a_session_of_its_own(desk: Desk) -> None:
-    """Another session would wait for the lock of `apply` itself, so the call is refused at once."""
+    """Another session would wait for the lock of `apply` itself: the call is refused and the job fails, at once."""
     engine = desk.database.engine()
 
     def apply(session: Any, job: Any, result: Any) -> None:
-        if job.attempt == 1:
-            with sa.orm.Session(engine) as other:
-                job.save_checkpoint(other, "step", 1)
+        with sa.orm.Session(engine) as other:
+            job.save_checkpoint(other, "step", 1)
 
     desk.start(handler(apply=apply))
     [job_id] = desk.submit("a")
-    desk.done(1)
-    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    desk.done(1, state="failed")
+    assert desk.outcomes(job_id) == ["failed"]
+    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
     assert "session given" in desk.last_error(job_id)[2]
 
 
