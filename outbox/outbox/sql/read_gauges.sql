@@ -5,8 +5,13 @@
 --   row per queue or process, and views of the server's state, of which a role without pg_read_all_stats sees its own sessions only.
 WITH now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
+), pauses AS MATERIALIZED (
+  SELECT count(*) AS number, coalesce(bool_or(p.scope = 'everything'), false) AS everything,
+    coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), ARRAY[]::text[]) AS queues
+  FROM {schema}.pauses AS p WHERE p.resumed_at IS NULL
 ), figures AS MATERIALIZED (
-  SELECT f.* FROM {schema}.queue_figures AS f CROSS JOIN now AS n
+  SELECT f.*, z.everything OR f.queue = ANY (z.queues) AS paused
+  FROM {schema}.queue_figures AS f CROSS JOIN now AS n CROSS JOIN pauses AS z
   WHERE f.tenant = '' AND f.counted_at > n.instant - make_interval(secs => CAST(:fresh_s AS float8))
 ), letters AS MATERIALIZED (
   SELECT d.queue, d.kind FROM {schema}.dead_letters AS d WHERE d.discarded_at IS NULL ORDER BY d.failed_at DESC, d.job_id DESC
@@ -23,7 +28,7 @@ FROM figures AS f CROSS JOIN LATERAL (VALUES
   ('outbox.queue.ready', ARRAY[f.queue], CAST(f.backlog AS float8)),
   ('outbox.queue.scheduled', ARRAY[f.queue], f.scheduled),
   ('outbox.queue.running', ARRAY[f.queue], f.running),
-  ('outbox.queue.oldest.due', ARRAY[f.queue], coalesce(f.oldest_due_s, 0)),
+  ('outbox.queue.oldest.due', ARRAY[f.queue], CASE WHEN f.paused THEN 0 ELSE coalesce(f.oldest_due_s, 0) END),
   ('outbox.queue.submitted.rate', ARRAY[f.queue], f.in_per_s),
   ('outbox.queue.ended.rate', ARRAY[f.queue], coalesce(f.out_per_s, 0)),
   ('outbox.queue.lateness.mean', ARRAY[f.queue], f.late_mean_s),
@@ -31,6 +36,8 @@ FROM figures AS f CROSS JOIN LATERAL (VALUES
   ('outbox.queue.drain', ARRAY[f.queue], f.drain_s)
 ) AS m(metric, labels, value)
 WHERE m.value IS NOT NULL
+UNION ALL
+SELECT 'outbox.pauses', ARRAY[]::text[], z.number FROM pauses AS z
 UNION ALL
 SELECT 'outbox.dead_letters', ARRAY[l.queue, l.kind], count(*) FROM letters AS l GROUP BY l.queue, l.kind
 UNION ALL

@@ -229,7 +229,12 @@ METRICS: tuple[Metric, ...] = (
             ("ready", "{job}", "jobs that are due and not started, paused ones included; at least so many", False),
             ("scheduled", "{job}", "jobs that wait for their time; 10,000 stands for that and more", False),
             ("running", "{attempt}", "attempts that hold a lease", False),
-            ("oldest.due", "s", "for how long the longest waiting hint that is still owed has been due", True),
+            (
+                "oldest.due",
+                "s",
+                "for how long the longest waiting hint that is still owed has been due; 0 while the queue is paused",
+                True,
+            ),
             ("submitted.rate", "{job}/s", "jobs submitted a second", False),
             ("ended.rate", "{job}/s", "jobs ended a second, as consumers told last", False),
             ("lateness.mean", "s", "how long after their time those that ran lately were started, on average", True),
@@ -237,6 +242,7 @@ METRICS: tuple[Metric, ...] = (
             ("drain", "s", "in how long all that is ready has ended, if nothing is added and the rate stays", True),
         )
     ),
+    Metric("outbox.pauses", Kind.GAUGE, "{pause}", ONE_RELAY, "pauses in force: of a queue, kind, tenant or everything"),
     Metric(
         "outbox.dead_letters",
         Kind.GAUGE,

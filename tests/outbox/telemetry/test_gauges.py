@@ -52,6 +52,30 @@ def test_the_statement_knows_the_metrics_of_the_table_and_no_others(database, ga
     link.close()
 
 
+@pytest.mark.parametrize("scope", ["queue", "everything"])
+def test_what_is_paused_is_not_overdue(database, gauges, scope) -> None:
+    """A paused queue's oldest hint has no age, so that nobody is called for it; another queue's still has, and the
+    pause is counted.
+    """
+    link = database.link()
+    database.rows(
+        "INSERT INTO {s}.queue_figures (queue, tenant, backlog, capped, scheduled, running, oldest_due_s, counted_at)"
+        " SELECT q, '', 7, false, 0, 0, 600, {s}.clock() FROM unnest(ARRAY['held', 'free']) AS q"
+    )
+    database.rows(
+        "INSERT INTO {s}.pauses (scope, name, actor, reason, at) VALUES (%s, %s, 'a', 'r', now())",
+        scope,
+        "held" if scope == "queue" else "",
+    )
+    gauges[0].look(link)
+    shown = _shown(gauges[1])
+    assert shown['outbox_queue_oldest_due_seconds{queue="held"}'] == 0
+    assert shown['outbox_queue_oldest_due_seconds{queue="free"}'] == (600 if scope == "queue" else 0)
+    assert shown['outbox_queue_ready{queue="held"}'] == 7
+    assert shown["outbox_pauses"] == 1
+    link.close()
+
+
 def test_ten_thousand_tenants_and_a_thousand_kinds_make_few_series(database, gauges) -> None:
     """Dead letters of hostile kinds in hostile queues, each of a tenant of its own: fewer than 300 series, made in
     50 ms, and every letter is counted.
