@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from outbox.leases.effects import EffectBook, Found, Remote, SettledBy, Written
 from outbox.processes.barriers import Barrier, hit
 from outbox.sealing.vault import Vault
-from outbox_consumer.effects.deciding import Step, step_for
+from outbox_consumer.effects.deciding import Step, in_doubt, step_for
 from outbox_consumer.effects.declared import Declared
 from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, SurelyNotDone
 from outbox_consumer.effects.refusals import answerless, refusal, unstorable
@@ -105,16 +105,17 @@ class Course:
         hit(Barrier.EFFECT_AFTER_PENDING)
         # Whoever was held up here for long sends nothing any more: another attempt may have, by now.
         self._owner.check()
-        return (yield from self._send())
+        return (yield from self._send(in_doubt=in_doubt(step, found)))
 
-    def _send(self) -> Steps:
+    def _send(self, *, in_doubt: bool) -> Steps:
         declared = self._declared
         try:
             answer = yield Ask("send", lambda: declared.send(self._key, declared.request))
             if answer is NOT_DONE:
                 raise EffectNotSent(f"send of effect {declared.name!r} returned NOT_DONE")
         except BaseException as error:
-            yield from self._leave(self._call, error)
+            # `send` speaks of its own request: that nothing came of this one settles no earlier one.
+            yield from self._leave(self._call, error, surely=not in_doubt)
             raise
         remote = remote_of(answer)
         hit(Barrier.EFFECT_AFTER_SEND)

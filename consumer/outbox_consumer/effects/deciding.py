@@ -9,7 +9,7 @@ from uuid import UUID
 from outbox.leases.effects import Found
 from outbox_schemas import EffectState
 
-__all__ = ["POLICIES", "OnUncertain", "Step", "step_for"]
+__all__ = ["POLICIES", "OnUncertain", "Step", "in_doubt", "step_for"]
 
 OnUncertain = Literal["hold", "resend", "assume_done"]
 POLICIES: tuple[OnUncertain, ...] = ("hold", "resend", "assume_done")
@@ -70,3 +70,11 @@ def _by_policy(on_uncertain: OnUncertain, *, expired: bool) -> Step:
     if on_uncertain == "hold":
         return Step.HOLD
     return Step.HOLD_EXPIRED if expired else Step.AGAIN
+
+
+def in_doubt(step: Step, found: Found) -> bool:
+    """Tell whether an earlier request may have been heard when this step has the effect sent: a policy says to send it
+    again, and nobody has said that nothing had happened. What comes of the new request then settles that one only if
+    it is a success.
+    """
+    return step is Step.AGAIN and found.state is not EffectState.NOT_DONE

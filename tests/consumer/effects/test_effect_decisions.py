@@ -13,7 +13,7 @@ from pydantic import BaseModel, field_serializer
 
 from outbox.leases.effects import Found
 from outbox_consumer import EffectResult
-from outbox_consumer.effects.deciding import POLICIES, OnUncertain, Step, step_for
+from outbox_consumer.effects.deciding import POLICIES, OnUncertain, Step, in_doubt, step_for
 from outbox_consumer.effects.declared import Declared
 from outbox_consumer.effects.values import remote_of
 from outbox_schemas import EffectState, HandlerError, NameRefused, PayloadError
@@ -55,6 +55,13 @@ def test_what_is_unknown_is_asked_for_before_the_policy(policy: OnUncertain, sta
     found = replace(FOUND, state=state)
     assert decide(found, reconciles=True, policy=policy) is Step.RECONCILE
     assert decide(found, policy=policy) is BY_POLICY[policy]
+
+
+@pytest.mark.parametrize(("step", "state"), [*product((Step.SEND, Step.AGAIN, Step.RECONCILE), EffectState)])
+def test_only_a_policy_sends_in_doubt(step: Step, state: EffectState) -> None:
+    """The first request, one after a reconciler's or a person's word and one after a sure failure stand alone."""
+    unknown = state is not EffectState.NOT_DONE
+    assert in_doubt(step, replace(FOUND, state=state)) is (step is Step.AGAIN and unknown)
 
 
 def test_an_own_announcement_is_sent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -182,6 +183,25 @@ def test_resend_sends_again_under_the_same_key(desk: Desk) -> None:
     assert len(provider.keys) == 2
     assert len(set(provider.keys)) == 1
     assert desk.database.rows(ROW)[0][:2] == ("confirmed", 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [("sync", EffectNotSent("away")), ("async", EffectRefused("declined")), ("sync", NOT_DONE)]
+)
+def test_what_surely_failed_settles_no_earlier_request(desk: Desk, kind: str, error: Any) -> None:
+    """After a request of unknown outcome, a resend that surely did nothing leaves the effect uncertain: the handler
+    can't go on without it, and its key may still be forgotten.
+    """
+    provider = Provider(TimeoutError(), error)
+
+    def act(effect: Any, _job: Any) -> None:
+        with suppress(SurelyNotDone, TimeoutError):
+            effect("mail", {}, send=provider.send, on_uncertain="resend")
+
+    job_id = run_one(desk, calling(kind, act, retry=RetryPolicy(max_attempts=2, base=timedelta(0))), "failed")
+    assert desk.outcomes(job_id) == ["retried", "failed"]
+    assert desk.last_error(job_id)[1] == "effect_unsettled"
+    assert (len(provider.keys), desk.database.rows(ROW)[0][:2]) == (2, ("uncertain", 2))
 
 
 def test_assume_done_goes_on_without_a_result(desk: Desk) -> None:
