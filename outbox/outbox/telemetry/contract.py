@@ -242,7 +242,7 @@ METRICS: tuple[Metric, ...] = (
             ("drain", "s", "in how long all that is ready has ended, if nothing is added and the rate stays", True),
         )
     ),
-    Metric("outbox.pauses", Kind.GAUGE, "{pause}", ONE_RELAY, "pauses in force: of a queue, kind, tenant or everything"),
+    Metric("outbox.pauses", Kind.GAUGE, "{pause}", ONE_RELAY, "pauses in force: of queues, kinds, tenants, everything"),
     Metric(
         "outbox.dead_letters",
         Kind.GAUGE,
