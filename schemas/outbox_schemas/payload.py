@@ -176,7 +176,7 @@ class Payload(BaseModel):
             )
         if not surely:
             self._check_round_trip(text)
-        return Document(text=text, digest=text_digest(self.version, text))
+        return Document(text, text_digest(self.version, text))
 
     def _plain_json(self) -> str | None:
         """Return the text if a few cheap looks show that it is exact, as they do for nearly all payloads.

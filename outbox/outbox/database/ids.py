@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime, timedelta
+from struct import unpack
 from uuid import UUID
 
 __all__ = ["id_from", "made_at", "new_id", "new_ids"]
@@ -24,12 +25,8 @@ _VERSION_AND_VARIANT = 0x7 << 76 | 0x2 << 62
 
 def new_ids(count: int) -> list[UUID]:
     """Return new UUIDv7s, ascending. Their time part orders storage and listings only; nothing decides by it."""
-    random = os.urandom(_RANDOM_BYTES * count)
-    now = _now()
-    return [
-        _new_id(now + number, int.from_bytes(random[_RANDOM_BYTES * number : _RANDOM_BYTES * (number + 1)], "big"))
-        for number in range(count)
-    ]
+    words = unpack(f">{count}Q", os.urandom(_RANDOM_BYTES * count))
+    return [_new_id(ticks, random) for ticks, random in enumerate(words, _now())]
 
 
 def new_id() -> UUID:

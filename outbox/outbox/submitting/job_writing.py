@@ -25,6 +25,7 @@ _BATCH = 1000
 _TRIES = 5
 # What writes a job with a concurrency key: those without one pay nothing for it.
 _KEYED = {"enqueue_one": "enqueue_keyed", "enqueue": "enqueue_keyed", "enqueue_new": "enqueue_new_keyed"}
+_READY = JobState.READY
 _UNRESOLVED = (
     "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
 )
@@ -160,7 +161,7 @@ def _held(call: Call, refused: Sequence[Submission], answer: str) -> list[JobRef
 
 
 def _created(submission: Submission) -> JobRef:
-    return JobRef(id=submission.id, created=True, state=JobState.READY)
+    return JobRef(submission.id, True, _READY)
 
 
 def look_again(call: Call, submission: Submission) -> Holder:
