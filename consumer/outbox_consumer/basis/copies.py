@@ -10,7 +10,9 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-__all__ = ["end_any_copy", "end_copy", "is_copy", "stay_in_this_process"]
+from outbox_consumer.basis.errors import MisuseError
+
+__all__ = ["end_any_copy", "end_copy", "is_copy", "refuse_in_copy", "stay_in_this_process"]
 
 _home: int | None = None
 _copied = False
@@ -25,6 +27,14 @@ def stay_in_this_process() -> None:
 def is_copy() -> bool:
     """Tell whether this process was forked from the worker's own."""
     return _home is not None and os.getpid() != _home
+
+
+def refuse_in_copy(what: str) -> None:
+    """Raise `MisuseError` if this process is a copy: before anything is written or sent, for the copy ends where user
+    code comes back, so that nobody would record what came of it.
+    """
+    if is_copy():
+        raise MisuseError(f"{what} in a forked copy of the worker would stay half done; call it in the handler itself")
 
 
 def end_copy() -> None:

@@ -20,7 +20,7 @@ from outbox.leases.ending import LeaseEnd, lease_end_within
 from outbox.leases.leasing import Claimed, hold_fence
 from outbox.sealing.vault import Vault
 from outbox.submitting.writer import Origin
-from outbox_consumer.basis.copies import end_copy
+from outbox_consumer.basis.copies import end_copy, refuse_in_copy
 from outbox_consumer.basis.errors import MisuseError
 from outbox_consumer.basis.guarded import begun_step, current_transaction, guarded_session, returned_clean
 from outbox_consumer.contract.checkpoints import KeepsCheckpoints
@@ -201,6 +201,7 @@ class Job(CallsEffects, KeepsCheckpoints):
             database. `await asyncio.to_thread(function)` runs a function that opens it.
         """
         self._check_blocking("job.transaction()", _STEP_REMEDY)
+        refuse_in_copy("job.transaction()")
         return self._step()
 
     @contextmanager

@@ -21,6 +21,7 @@ from outbox.leases.leasing import Lease
 from outbox.sealing.vault import Vault
 from outbox.texts.hiding import Hidden, hiding
 from outbox_consumer.basis.blocking import KnowsItsLoop
+from outbox_consumer.basis.copies import refuse_in_copy
 from outbox_consumer.basis.errors import MisuseError
 from outbox_consumer.effects.course import Course, Owner
 from outbox_consumer.effects.deciding import OnUncertain
@@ -163,6 +164,7 @@ class CallsEffects(KnowsItsLoop):
     @contextmanager
     def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:
         """Keep an effect's name to one call, and yield what makes its course."""
+        refuse_in_copy("an effect")
         if self._applying:
             raise MisuseError("an effect in apply() could not be taken back with it; call it in handle()")
         if self._inside_of() is not None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 from outbox.processes.signals import counted_signals
+from outbox_consumer.basis.errors import MisuseError
 from outbox_consumer.contract.isolation_terms import MIB, Terms
 from outbox_consumer.isolation.causes import MEMORY_NOTE
 from outbox_consumer.isolation.course import Course
@@ -71,6 +72,37 @@ def test_no_copy_leaves_user_code_on_a_thread(desk: Desk) -> None:
     places = ("handle 1", "handle 2", "send", "transaction", "apply", "load", "classify")
     assert codes == dict.fromkeys(places, 7)
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
+
+
+def _effect(job: Any, marks: Path) -> None:
+    job.effect("charge", {}, send=lambda *_: (marks / "sent").touch())
+
+
+def _transaction(job: Any, marks: Path) -> None:
+    with job.transaction():
+        (marks / "begun").touch()
+
+
+@pytest.mark.parametrize("does", [_effect, _transaction])
+def test_a_copy_does_nothing_in_its_job(desk: Desk, tmp_path: Path, does: Any) -> None:
+    """What a copy begins in the job that it was forked from nobody would end: refused before it is written or sent."""
+    codes: list[int] = []
+
+    def handle(job: Any, _payload: Any) -> None:
+        copy = os.fork()
+        if copy == 0:
+            try:
+                does(job, tmp_path)
+            except MisuseError:
+                os._exit(9)
+            os._exit(1)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
+
+    [job_id] = desk.submit("forks")
+    desk.start(handler(handle))
+    desk.done(1)
+    assert (codes, list(tmp_path.iterdir()), desk.database.count("effects")) == ([9], [], 0)
+    assert desk.outcomes(job_id) == ["succeeded"]
 
 
 def test_no_copy_leaves_user_code_on_an_event_loop(desk: Desk) -> None:
