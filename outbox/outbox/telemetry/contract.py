@@ -232,7 +232,7 @@ METRICS: tuple[Metric, ...] = (
             (
                 "oldest.due",
                 "s",
-                "for how long the longest waiting hint that is still owed has been due; 0 while the queue is paused",
+                "for how long the longest waiting job has been due and not started; 0 while the queue is paused",
                 True,
             ),
             ("submitted.rate", "{job}/s", "jobs submitted a second", False),

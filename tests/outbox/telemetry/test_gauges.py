@@ -76,6 +76,22 @@ def test_what_is_paused_is_not_overdue(database, gauges, scope) -> None:
     link.close()
 
 
+def test_a_job_whose_hint_nobody_takes_grows_old(database, gauges) -> None:
+    """Its hint is no longer owed, and goes out again and again: its age counts from when it was due all the same."""
+    link = database.link()
+    with database.engine().begin() as connection:
+        enqueue_many(connection, notes(1))
+    database.rows(
+        "UPDATE {s}.outbox SET phase = 'released', released_at = {s}.clock(), due_at = now() + interval '1 h'"
+    )
+    database.clock.advance(600)
+    FigureKeeper().keep(link)
+    gauges[0].look(link)
+    [age_s] = [value for key, value in _shown(gauges[1]).items() if key.startswith("outbox_queue_oldest_due_seconds")]
+    assert 600 <= age_s < 660
+    link.close()
+
+
 def test_ten_thousand_tenants_and_a_thousand_kinds_make_few_series(database, gauges) -> None:
     """Dead letters of hostile kinds in hostile queues, each of a tenant of its own: fewer than 300 series, made in
     50 ms, and every letter is counted.
