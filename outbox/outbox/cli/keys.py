@@ -161,4 +161,10 @@ def _opened_lines(found: list[OpenedThing]) -> Iterator[str]:
     if not found:
         yield "the job is not sealed, or its payload has been erased"
     for thing in found:
-        yield f"{printable(thing.name)}: {printable(thing.text, _LINE_CHARACTERS)}"
+        first, *more = [printable(line, _LINE_CHARACTERS) for line in thing.text.splitlines()] or [""]
+        if not more:
+            yield f"{printable(thing.name)}: {first}"
+            continue
+        # A traceback, most of all: a line for each of its calls, as `jobs show` has it.
+        yield f"{printable(thing.name)}:"
+        yield from (f"  {line}" for line in (first, *more))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -18,8 +19,8 @@ from outbox.releasing.sharing import Sharer
 __all__ = ["Gleaner"]
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-# How far this machine's clock may be ahead of the database's, and a late commit behind it.
-_BEHIND = timedelta(seconds=10)
+# The database's clock is read so often at most: an older reading only has a line begin earlier.
+_PRESENT_S = 1.0
 # A hint that led to nothing may stay so a little longer beside an old snapshot: others look for it, too.
 _STRAYS_PAUSE_S = 10.0
 
@@ -46,6 +47,8 @@ class Gleaner:
         self._sharer = Sharer(link, rehint_after_s=rehint_after_s, abilities=abilities)
         self._owed: dict[str, _Line] = {}
         self._strays = _Line(_STRAYS_PAUSE_S)
+        self._present = _EPOCH
+        self._present_until = float("-inf")
 
     def release(self, queue: str, *, batch: int, overdue_s: float = 0) -> list[UUID]:
         """Mark up to `batch` due hints of a queue released that the caller can run, and return their jobs in order.
@@ -61,7 +64,7 @@ class Gleaner:
             elif hints:
                 # A job of negative priority may stand behind the present; those that come stand before it.
                 first = (_EPOCH + timedelta(microseconds=hints[0].order_key), hints[0].job_id)
-                line.floor = min(first, (datetime.now(UTC) - _BEHIND, UUID(int=0)))
+                line.floor = min(first, (self._lately() - SLACK, UUID(int=0)))
             return [hint.job_id for hint in hints]
 
         return self._scan(line, scan, overdue_s) or self._limited(queue, batch, overdue_s)
@@ -80,6 +83,13 @@ class Gleaner:
             rounds=self._sharer.rounds,
         )
         return [hint.job_id for hint in got.hints]
+
+    def _lately(self) -> datetime:
+        """Return an instant of the last second by the database's clock, which alone gives jobs their places."""
+        if time.monotonic() >= self._present_until:
+            self._present = self._link.run("read_clock")[0].now
+            self._present_until = time.monotonic() + _PRESENT_S
+        return self._present
 
     def strays(self, queues: Sequence[str], *, batch: int, age_s: float) -> list[UUID]:
         """Return up to `batch` jobs that the caller can run whose hints went out at least `age_s` ago for nothing."""

@@ -22,6 +22,8 @@ OR_NEVER = ", or 'never'"
 """How an error of `keep_of` ends."""
 _LONGEST = timedelta(days=36_500)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_STATES = ("succeeded", "cancelled", "failed")
+_GOES_WITH_IT = "the payload goes with the row"
 _SPAN = re.compile(r"([0-9]{1,9})\s?([smhdw])")
 
 
@@ -64,10 +66,10 @@ class KindRetention(BaseModel):
 
     @model_validator(mode="after")
     def _payload_goes_first(self) -> Self:
-        for state in ("succeeded", "cancelled", "failed"):
+        for state in _STATES:
             row, payload = getattr(self, state), getattr(self, f"{state}_payload")
             if row is not None and payload is not None and payload > row:
-                raise ValueError(f"{state}_payload must not be longer than {state}: the payload goes with the row")
+                raise ValueError(f"{state}_payload must not be longer than {state}: {_GOES_WITH_IT}")
         return self
 
 
@@ -102,3 +104,18 @@ class RetentionSettings(KindRetention):
             except NameRefused as error:
                 raise ValueError(f"has a kind that {error.problem}") from None
         return kinds
+
+    @model_validator(mode="after")
+    def _payload_goes_first_by_kind(self) -> Self:
+        """Compare what a kind says of a payload with the row's time that it takes over, which never lets it act. The
+        other way round, a kind that shortens its rows alone, means that the payload goes with them.
+        """
+        for kind, own in self.kinds.items():
+            for state in _STATES:
+                row, payload = getattr(self, state), getattr(own, f"{state}_payload")
+                if state not in own.model_fields_set and row is not None and payload is not None and payload > row:
+                    raise ValueError(
+                        f"kinds.{kind}.{state}_payload must not be longer than {state}, which for all kinds is {row}: "
+                        f"{_GOES_WITH_IT}; say how long {state} is kept for {kind}, too"
+                    )
+        return self

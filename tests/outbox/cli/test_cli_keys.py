@@ -12,6 +12,7 @@ import pytest
 
 from outbox.cli import keys, root
 from outbox.database.link import Link
+from outbox.reading.opening import OpenedThing
 from outbox.sealing import use
 from outbox.sealing.rotating import SealCounts, count_seals
 from outbox_schemas import Payload
@@ -145,6 +146,23 @@ def test_open_shows_a_job_in_clear(run: Any, database: Database) -> None:
     assert run([], "open", str(job_id), *WHO)[0] == 2
     assert run(["k1"], "open", str(job_id))[0] == 2
     assert run(["k1"], "open", str(job_id), "--by", "a\x1bb", "--reason", "x")[0] == 2
+
+
+def test_open_gives_each_line_of_a_text_its_own() -> None:
+    """A traceback keeps its calls apart, behind its name; what has one line stands beside it."""
+    told = [
+        OpenedThing("last error", "it is\x1b[31m late"),
+        OpenedThing("traceback of attempt 1", "a.py:1 f\nb.py:2 \x1b[31mg\r\nraised from KeyError"),
+        OpenedThing("error of attempt 1", ""),
+    ]
+    assert list(keys._opened_lines(told)) == [
+        "last error: it is[31m late",
+        "traceback of attempt 1:",
+        "  a.py:1 f",
+        "  b.py:2 [31mg",
+        "  raised from KeyError",
+        "error of attempt 1: ",
+    ]
 
 
 def test_a_wrong_key_file_is_a_matter_of_settings(

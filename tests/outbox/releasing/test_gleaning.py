@@ -89,10 +89,10 @@ def test_a_low_priority_does_not_lift_the_floor_above_what_comes(
     database: Database, gleaner: Gleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where only a job was found that stands behind the present, those that are submitted next are found as well,
-    though the database's clock be behind this machine's.
+    however far the database's clock may be behind this machine's.
     """
     monkeypatch.setattr("outbox.database.floors.CHEAP_S", -1.0)
-    database.clock.advance(-8)
+    database.clock.advance(-86_400)
     low = submit(database, priority=-60)
     assert gleaner.release("notes", batch=1) == low
     assert not gleaner._owed["notes"].cadence.due

@@ -359,3 +359,13 @@ def test_a_payload_kept_for_longer_than_its_row_is_refused(toml: Any, table: str
     with pytest.raises(SettingsError, match="succeeded_payload must not be longer than succeeded"):
         load(env={"OUTBOX_CONFIG": str(path)})
     load(env={"OUTBOX_CONFIG": str(toml(f"[{table}]\nsucceeded = '7d'\nsucceeded_payload = '7d'\n"))})
+
+
+def test_a_kinds_payload_is_held_to_the_row_that_it_takes_over(toml: Any) -> None:
+    """A kind that says nothing of its rows has those of all kinds; one that shortens its rows alone means both."""
+    both = "[retention]\nfailed = '7d'\nfailed_payload = '5d'\n[retention.kinds.mail]\n"
+    with pytest.raises(SettingsError, match=r"kinds\.mail\.failed_payload must not be longer than failed, .* 7 days"):
+        load(env={"OUTBOX_CONFIG": str(toml(f"{both}failed_payload = '30d'\n"))})
+    for sound in ("failed_payload = '7d'", "failed_payload = '30d'\nfailed = '30d'", "failed = '1d'"):
+        load(env={"OUTBOX_CONFIG": str(toml(f"{both}{sound}\n"))})
+    load(env={"OUTBOX_CONFIG": str(toml(f"{both}failed = 'never'\nfailed_payload = '30d'\n"))})
