@@ -104,6 +104,7 @@ class Consumer:
             rates=self._rates,
             measure=self._telemetry.durations("outbox.consumer.end.duration"),
         )
+        self._cancel_delays = self._telemetry.durations("outbox.consumer.cancel.delay")
         self._fill_groups()
         self._receiver = self._make_receiver()
         self._governor = Governor(self._groups, ender=self._ender, counters=self.counters)
@@ -250,6 +251,7 @@ class Consumer:
             interval_s=self.settings.consumer.heartbeat_s,
             shortest_lease_s=shortest,
             on_lost=self._lose,
+            on_cancelled=self._cancelled,
         )
 
     def _make_claimer(self) -> Claimer:
@@ -326,6 +328,11 @@ class Consumer:
             facts = {"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "reason": reason}
             log.warning("lease lost", extra=facts)
         self._cancel(entry)
+
+    def _cancelled(self, ago_s: float) -> None:
+        self.counters.add("cancelled")
+        if self._cancel_delays is not None:
+            self._cancel_delays.observe(max(ago_s, 0.0))
 
     def _cancel(self, entry: Entry) -> None:
         for group in self._groups:  # those that don't run it pass it over

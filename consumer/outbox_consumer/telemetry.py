@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool
 
 from outbox.settings import Settings
+from outbox.submitting.fullness import refused_submissions
 from outbox.telemetry.contract import LABELS
 from outbox.telemetry.process import ProcessTelemetry, counted
 from outbox.telemetry.series import Histogram, Labels
@@ -51,6 +52,7 @@ class ConsumerTelemetry(ProcessTelemetry):
         read("outbox.consumer.events", lambda: counted(counts(), events))
         read("outbox.consumer.ended", lambda: [((queue,), count) for queue, count in ended().items()])
         read("outbox.consumer.failures", lambda: failures().items())
+        read("outbox.submissions.refused", lambda: [((), refused_submissions())])
 
     def read_leases(self, held: Callable[[], int], heartbeat_age_s: Callable[[], float]) -> None:
         """Show how many leases are held, and how long ago they were looked after."""
@@ -63,15 +65,22 @@ class ConsumerTelemetry(ProcessTelemetry):
         read("outbox.consumer.slots", lambda: _by_queue(groups, lambda group: group.size * len(group.slots)))
         read("outbox.consumer.running", lambda: _by_queue(groups, Group.running))
         read("outbox.consumer.waiting", lambda: _by_queue(groups, lambda group: group.load() - group.running()))
+        read("outbox.consumer.utilisation", lambda: [((), _part_in_use(groups))])
         streams = [group.stream for group in groups if group.stream is not None]
         if streams:
             read("outbox.broker.away", lambda: [((), max(stream.away_s() for stream in streams))])
+            read("outbox.broker.absent", lambda: [((), max(stream.absent_s() for stream in streams))])
 
     def _read_pools(self, engines: Mapping[str, sa.Engine]) -> None:
         pools = {name: engine.pool for name, engine in engines.items() if isinstance(engine.pool, QueuePool)}
         read = self._figures.read
         read("outbox.consumer.connections", lambda: [((name,), pool.checkedout()) for name, pool in pools.items()])
         read("outbox.consumer.connections.limit", lambda: [((name,), pool.size()) for name, pool in pools.items()])
+
+
+def _part_in_use(groups: Sequence[Group]) -> float:
+    slots = sum(group.size * len(group.slots) for group in groups)
+    return min(sum(max(group.running(), 0) for group in groups) / slots, 1.0) if slots else 0.0
 
 
 def _by_queue(groups: Sequence[Group], figure: Callable[[Group], int]) -> list[tuple[Labels, float]]:

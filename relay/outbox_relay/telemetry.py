@@ -65,6 +65,7 @@ class RelayTelemetry(ProcessTelemetry):
     def _read_publisher(self, publisher: Publisher) -> None:
         figures = self._figures
         figures.read("outbox.broker.away", lambda: [((), publisher.away_s)])
+        figures.read("outbox.broker.absent", lambda: [((), publisher.absent_s)])
         figures.read("outbox.relay.unconfirmed", lambda: [((), publisher.outstanding)])
         figures.read("outbox.relay.broker.connections", lambda: [((), publisher.connections)])
         figures.read("outbox.relay.broker.blocked", lambda: [((), publisher.blocked_s)])

@@ -5,9 +5,14 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
+from outbox import QueueFull, bound_queue, cancel, enqueue
 from outbox.telemetry.contract import METRICS, prometheus_name
-from outbox_consumer import TerminalError
+from outbox_consumer import TerminalError, ThrottledError
 from support.consuming import OtherTask, RunningConsumer, Task, handler, through
+from support.database import Database
+from support.jobs import Note
 from support.scraping import families_of, health, scrape
 from support.waiting import until
 
@@ -16,6 +21,17 @@ def _address(running: RunningConsumer) -> str:
     port = running.consumer._telemetry._port
     assert port is not None
     return str(port.address)
+
+
+def full(database: Database, queue: str) -> None:
+    """Have a queue refuse what is submitted to it, as far as its figures say."""
+    with database.engine().begin() as connection:
+        bound_queue(connection, queue, by="ada", reason="test", max_backlog=1)
+    database.rows(
+        "INSERT INTO {s}.queue_figures (queue, backlog, capped, scheduled, running, counted_at)"
+        " VALUES (%s, 2, false, 0, 0, {s}.clock() + interval '1 minute')",
+        queue,
+    )
 
 
 def test_a_consumer_shows_every_figure_of_its_own(desk) -> None:
@@ -27,26 +43,47 @@ def test_a_consumer_shows_every_figure_of_its_own(desk) -> None:
     def handle(job, payload) -> None:
         if payload.name == "canary-payload":
             raise TerminalError("canary-error-text", code="no_such_account")
-        gate.wait(job)
+        if payload.name == "cancelled":
+            assert job.lost.wait(20)
+            job.check()
+        if payload.name == "throttled" and job.attempt == 1:
+            raise ThrottledError("wait", retry_after=0.01)
+        if payload.name == "follower":
+            with pytest.raises(QueueFull), job.transaction() as session:
+                enqueue(session, Note(key="follower"))
+        if payload.name == "held":
+            gate.wait(job)
 
-    running = desk.start(handler(handle), handler(payload=OtherTask), listen="0", queues=("q=3", "other"))
+    full(desk.database, "notes")
+    running = desk.start(
+        handler(handle), handler(payload=OtherTask), listen="0", queues=("q=3", "other"), heartbeat_s=0.2
+    )
     address = _address(running)
-    desk.submit("canary-payload", "held")
+    _, _, job_id, *_ = desk.submit("canary-payload", "held", "cancelled", "throttled", "follower")
     desk.submit(*map(str, range(20)), payload=OtherTask)
-    desk.done(20)
+    desk.done(22)
     desk.done(1, "failed")
     gate.holds(1)
+    with desk.database.engine().begin() as connection:
+        assert cancel(connection, job_id, by="ann", reason="obsolete").won
 
     def shown() -> dict[str, float] | None:
         values = scrape(address)
         ended = values.get('outbox_consumer_ended_total{queue="other"}'), values["outbox_consumer_leases"]
-        return values if ended == (20, 1) else None
+        told = "outbox_consumer_cancel_delay_seconds_count" in values
+        return values if ended == (20, 1) and told and values['outbox_consumer_running{queue="q"}'] == 1 else None
 
     values = until(shown)
     # Without a broker nobody is away.
-    wanted = {prometheus_name(one) for one in METRICS if "consumer" in one.by} - {"outbox_broker_away_seconds"}
+    of_broker = {"outbox_broker_away_seconds", "outbox_broker_absent_seconds_total"}
+    wanted = {prometheus_name(one) for one in METRICS if "consumer" in one.by} - of_broker
     assert families_of(values) == wanted
-    assert values['outbox_consumer_events_total{event="succeeded"}'] == 20
+    assert values['outbox_consumer_events_total{event="succeeded"}'] == 22
+    assert values['outbox_consumer_events_total{event="cancelled"}'] == 1
+    assert values['outbox_consumer_events_total{event="throttled"}'] == 1
+    assert values["outbox_consumer_cancel_delay_seconds_sum"] < 20
+    assert values["outbox_submissions_refused_total"] >= 1
+    assert 0 < values["outbox_consumer_utilisation_ratio"] < 1
     assert values['outbox_consumer_slots{queue="q"}'] == 3
     assert values['outbox_consumer_running{queue="q"}'] == 1
     assert values['outbox_consumer_handle_duration_seconds_count{queue="other",kind="test.other_task"}'] == 20
@@ -99,7 +136,8 @@ def test_nothing_is_opened_or_measured_where_no_port_is_set(desk) -> None:
     started = {thread.name for thread in threading.enumerate()} - before
     assert not {"outbox-port", "outbox-health"} & started
     assert running.consumer._telemetry.durations("outbox.consumer.handle.duration") is None
-    assert desk.database.value("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%%/health'") == 0
+    looks = "pg_stat_activity WHERE application_name LIKE '%%/health' AND datname = current_database()"
+    assert desk.database.value(f"SELECT count(*) FROM {looks}") == 0
 
 
 def test_a_dead_loop_is_named(desk) -> None:

@@ -21,6 +21,11 @@ NOT_YET = {
     "outbox_queue_lateness_mean_seconds",
     "outbox_queue_lateness_most_seconds",
     "outbox_queue_drain_seconds",
+    "outbox_queue_release_mean_seconds",
+    "outbox_queue_claim_mean_seconds",
+    "outbox_queue_fill_ratio",
+    "outbox_kind_scheduled",
+    "outbox_kind_running",
 }
 
 
@@ -41,6 +46,7 @@ def test_a_relay_shows_every_figure_of_its_own(launch, submit, broker, tmp_path,
     assert values['outbox_relay_hints_total{hint="confirmed"}'] == 5
     assert values["outbox_relay_broker_connections_total"] == 1
     assert values["outbox_broker_away_seconds"] == 0
+    assert 0 < values["outbox_broker_absent_seconds_total"] < values["outbox_process_uptime_seconds"]
     assert values["outbox_relay_confirm_duration_seconds_count"] >= 1
     assert eventually(lambda: health(address, "/ready")) == (200, {"status": "ready", "wrong": []})
     assert health(address, "/live") == (200, {"status": "ok", "wrong": []})

@@ -25,8 +25,8 @@ __all__ = ["HintStream"]
 class HintStream:
     """Receives the hints of some queues into an inbox, and tells the broker what became of them.
 
-    `ack`, `give_back`, `pause`, `resume` and `away_s` may be called from any thread and return at once; the rest
-    belongs to the connection's.
+    `ack`, `give_back`, `pause`, `resume`, `away_s` and `absent_s` may be called from any thread and return at once; the
+    rest belongs to the connection's.
 
     Args:
         queues: the broker's names.
@@ -67,6 +67,8 @@ class HintStream:
         self._paused = False
         self._stopping = False
         self._away_since: float | None = time.monotonic()
+        # For how long in all, without the time since then; replaced as one, for readers on other threads.
+        self._absent: tuple[float, float | None] = (0.0, self._away_since)
 
     @property
     def prefetch(self) -> int:
@@ -82,6 +84,11 @@ class HintStream:
         """Return for how many seconds no subscription has been possible; 0 while one is."""
         since = self._away_since
         return 0.0 if since is None else time.monotonic() - since
+
+    def absent_s(self) -> float:
+        """Return for how many seconds in all no subscription has been possible since the start."""
+        before_s, since = self._absent
+        return before_s + (0.0 if since is None else time.monotonic() - since)
 
     def ack(self, hints: Sequence[Hint]) -> None:
         """Acknowledge hints whose claim is decided; hints of an older channel are passed over, the broker has them
@@ -137,6 +144,7 @@ class HintStream:
         self._inbox.clear()
         if self._away_since is None:
             self._away_since = time.monotonic()
+            self._absent = (self.absent_s(), self._away_since)
         self._on_change()
 
     def stop(self) -> None:
@@ -162,6 +170,7 @@ class HintStream:
         self._connector.backoff.reset()
         self._backoff.reset()
         self._away_since = None
+        self._absent = (self.absent_s(), None)
         self._on_change()
 
     def _on_channel_gone(self, refused: str | None) -> None:

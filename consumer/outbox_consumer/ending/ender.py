@@ -270,6 +270,7 @@ class Ender:
                     self._rates.add([item.entry.claimed.queue])
                 self._counters.add("commits_resolved", int(item.entry.lease.job_id not in written))
                 if ours:
+                    self._counters.add("throttled", int(found is Outcome.RETRIED and item.throttled))
                     self._telling.tell(item, found)
             else:
                 if found is Outcome.SUCCEEDED:

@@ -77,6 +77,11 @@ class Ending:
     because: FailedBecause | None = None
     unstarted: Unstarted | None = None  # why work is handed back
 
+    @property
+    def throttled(self) -> bool:
+        """Whether the other side asked for a pause: that charges no attempt."""
+        return self.failure is not None and self.failure.error_class == THROTTLED
+
 
 def ending_for(entry: Entry, error: BaseException) -> Ending:
     """Decide what follows a failed attempt, as far as that needs no look into the job's history: another try after a

@@ -24,6 +24,7 @@ from outbox.processes.barriers import Barrier, hit
 from outbox_consumer.contract.job import MARKER_CHARACTERS
 from outbox_consumer.failing.failures import storable
 from outbox_consumer.holding.book import Entry, LeaseBook
+from outbox_schemas import Outcome
 
 __all__ = ["Heart", "Watch", "beat_interval_s"]
 
@@ -47,7 +48,9 @@ def beat_interval_s(shortest_lease_s: float | None, setting_s: float | None) -> 
 
 
 class Heart:
-    """The body of the heartbeat loop. `on_lost` is told of each lease that another transition has ended."""
+    """The body of the heartbeat loop. `on_lost` is told of each lease that another transition has ended; `on_cancelled`
+    how many seconds ago, where that was a cancel.
+    """
 
     def __init__(
         self,
@@ -57,9 +60,11 @@ class Heart:
         interval_s: float | None,
         shortest_lease_s: float,
         on_lost: Callable[[Entry, str], None],
+        on_cancelled: Callable[[float], None] | None = None,
     ) -> None:
         self._link = link
         self._book = book
+        self._on_cancelled = on_cancelled
         self._interval_s = beat_interval_s(shortest_lease_s, interval_s)
         self._on_lost = on_lost
         self._beaten_at = time.monotonic()
@@ -102,6 +107,8 @@ class Heart:
         ends = self._ends([entry.lease for entry in lost]) if lost else {}
         for entry in lost:
             end = ends.get(entry.lease.token)
+            if end is not None and end.outcome is Outcome.CANCELLED and self._on_cancelled is not None:
+                self._on_cancelled(end.ago_s)
             self._on_lost(entry, _UNKNOWN_END if end is None else end.reason)
 
     def _beaten(self, leases: Sequence[Lease], markers: Sequence[str | None], halvings: int = _HALVINGS) -> list[Beat]:

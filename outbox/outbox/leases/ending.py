@@ -51,10 +51,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnd:
-    """How an attempt ended, and whose cancel it was if it was one."""
+    """How an attempt ended, whose cancel it was if it was one, and how many seconds ago."""
 
     outcome: Outcome
     cancelled_by: str | None = None
+    ago_s: float = 0.0
 
     @property
     def reason(self) -> str:
@@ -240,7 +241,7 @@ def lease_ends(link: Link, leases: Sequence[Lease]) -> dict[UUID, LeaseEnd]:
         job_ids=uuid_array([lease.job_id for lease in leases]),
         tokens=uuid_array([lease.token for lease in leases]),
     )
-    return {row.token: LeaseEnd(Outcome(row.outcome), row.cancelled_by) for row in rows}
+    return {row.token: LeaseEnd(Outcome(row.outcome), row.cancelled_by, row.ago_s) for row in rows}
 
 
 def lease_end_within(connection: sa.Connection, statements: Statements, lease: Lease) -> LeaseEnd | None:

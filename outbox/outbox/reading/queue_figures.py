@@ -188,5 +188,7 @@ def _columns(rows: Sequence[Any], counted_s: float, since_s: float | None) -> di
         "out_per_s": [row.out_per_s for row in rows],
         "late_mean_s": [row.late_mean_s for row in rows],
         "late_max_s": [row.late_max_s for row in rows],
+        "release_mean_s": [row.release_mean_s for row in rows],
+        "claim_mean_s": [row.claim_mean_s for row in rows],
         "drain_s": [None if row.paused else drain_s(int(row.backlog), out.get(row.queue)) for row in rows],
     }

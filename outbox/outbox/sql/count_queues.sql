@@ -39,13 +39,15 @@ WITH RECURSIVE now AS MATERIALIZED (
     ) AS r
   ) AS l
 ), late AS MATERIALIZED (
-  SELECT j.queue, avg(x.late_s) AS mean_s, max(x.late_s) AS max_s
+  SELECT j.queue, avg(x.late_s) AS mean_s, max(x.late_s) AS max_s, avg(x.release_s) AS release_s, avg(x.claim_s) AS claim_s
   FROM leasing AS k CROSS JOIN LATERAL (
-    SELECT o.job_id FROM {schema}.outbox AS o
+    SELECT o.job_id, o.released_at FROM {schema}.outbox AS o
     WHERE o.phase = 'leased' AND o.queue = k.queue ORDER BY o.due_at DESC LIMIT CAST(:sample AS integer)
   ) AS l
   JOIN {schema}.jobs AS j ON j.id = l.job_id AND j.state = 'running'
-  CROSS JOIN LATERAL (SELECT greatest(CAST(extract(epoch FROM j.lease_started_at - j.run_at) AS float8), 0) AS late_s) AS x
+  CROSS JOIN LATERAL (SELECT greatest(CAST(extract(epoch FROM j.lease_started_at - j.run_at) AS float8), 0) AS late_s,
+    greatest(CAST(extract(epoch FROM l.released_at - greatest(j.run_at, j.created_at)) AS float8), 0) AS release_s,
+    greatest(CAST(extract(epoch FROM j.lease_started_at - l.released_at) AS float8), 0) AS claim_s) AS x
   GROUP BY j.queue
 ), submitted AS MATERIALIZED (
   SELECT r.queue, count(*) AS jobs FROM (
@@ -121,7 +123,8 @@ SELECT k.queue, '' AS tenant,
   ) AS s WHERE s.due_at > n.instant) AS scheduled,
   coalesce(l.running, 0) AS running,
   CAST(extract(epoch FROM n.instant - (SELECT min(d.oldest) FROM due AS d WHERE d.queue = k.queue)) AS float8) AS oldest_due_s,
-  coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, f.in_per_s AS in_before,
+  coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, t.release_s AS release_mean_s,
+  t.claim_s AS claim_mean_s, f.in_per_s AS in_before,
   z.everything OR k.queue = ANY (z.queues) AS paused
 FROM known AS k CROSS JOIN now AS n CROSS JOIN paused AS z
 LEFT JOIN line AS m ON m.queue = k.queue
@@ -132,7 +135,7 @@ LEFT JOIN ended AS e ON e.queue = k.queue
 LEFT JOIN {schema}.queue_figures AS f ON f.queue = k.queue AND f.tenant = ''
 UNION ALL
 SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false), 0, 0,
-  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), 0, NULL, NULL, NULL, NULL,
+  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), 0, NULL, NULL, NULL, NULL, NULL, NULL,
   z.everything OR b.queue = ANY (z.queues) OR b.tenant = ANY (z.tenants)
 FROM {schema}.queue_bounds AS b CROSS JOIN now AS n CROSS JOIN paused AS z
 LEFT JOIN line AS m ON m.queue = b.queue

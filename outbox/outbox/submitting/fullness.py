@@ -11,16 +11,25 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from outbox.database.statements import Statements
+from outbox.processes.counters import Counters
 from outbox.submitting.side_lookup import Holder, find_holder
 from outbox.submitting.submission import BETWEEN_VALUES, Options, Submission
 from outbox_schemas import QueueFull
 
-__all__ = ["UNBOUNDED", "bounded_queues", "deferred", "holders_or_refuse", "is_refusal"]
+__all__ = ["UNBOUNDED", "bounded_queues", "deferred", "holders_or_refuse", "is_refusal", "refused_submissions"]
 
 UNBOUNDED = ""
 """For what is never refused: occurrences of schedules, and jobs that wait for others."""
 _REFUSAL = "\x1d"
 _DEFERRAL = "\x1e"
+_refused = Counters(["calls"])
+
+
+def refused_submissions() -> int:
+    """Return how many calls of this process have been refused with `QueueFull` since its start. Such a call leaves
+    nothing in the database that could be counted there.
+    """
+    return _refused.snapshot()["calls"]
 
 
 def bounded_queues(submissions: Iterable[Submission], own: str | None) -> str:
@@ -54,6 +63,7 @@ def holders_or_refuse(
     for submission in submissions:
         holder = find_holder(connection, statements, tenant, submission)
         if holder is None:
+            _refused.add("calls")
             raise _full(answer)
         holders.append(holder)
     return holders

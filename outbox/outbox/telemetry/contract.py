@@ -96,6 +96,8 @@ CONSUMER_EVENTS = (
     "leases_lost",
     "stale_writes_refused",
     "commits_resolved",
+    "throttled",
+    "cancelled",
 )
 
 LABELS: Mapping[str, Label] = MappingProxyType(
@@ -117,6 +119,8 @@ LABELS: Mapping[str, Label] = MappingProxyType(
 # From what a job that only touches memory takes to what holds a lease for a while.
 _RUN_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0)
 _WRITE_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0)
+# A heartbeat tells of a cancel, and these come every third of the shortest lease.
+_CANCEL_S = (0.5, 2.5, 10.0, 60.0)
 
 _BOTH, _RELAY, _CONSUMER = "relay, consumer", "relay", "consumer"
 ONE_RELAY = "one relay"
@@ -126,6 +130,13 @@ METRICS: tuple[Metric, ...] = (
     Metric("outbox.process.uptime", Kind.GAUGE, "s", _BOTH, "seconds since the process started"),
     Metric("outbox.process.threads", Kind.GAUGE, "{thread}", _BOTH, "threads of the process, all of them"),
     Metric("outbox.broker.away", Kind.GAUGE, "s", _BOTH, "for how long the broker has been away; 0 while it is there"),
+    Metric(
+        "outbox.broker.absent",
+        Kind.COUNTER,
+        "s",
+        _BOTH,
+        "for how long in all the broker has been away; of a consumer, for how long it has had to do without hints",
+    ),
     Metric("outbox.relay.hints", Kind.COUNTER, "{hint}", _RELAY, "hints, by what became of them", ("hint",)),
     Metric("outbox.relay.moves", Kind.COUNTER, "{move}", _RELAY, "what a relay did to jobs and rows", ("move",)),
     Metric("outbox.relay.unconfirmed", Kind.GAUGE, "{message}", _RELAY, "messages that await the broker's confirm"),
@@ -203,6 +214,28 @@ METRICS: tuple[Metric, ...] = (
         "attempts claimed ahead, which wait for one of these slots",
         ("queue",),
     ),
+    Metric(
+        "outbox.consumer.utilisation",
+        Kind.GAUGE,
+        "1",
+        _CONSUMER,
+        "the part of all slots in which an attempt runs, from 0 to 1",
+    ),
+    Metric(
+        "outbox.consumer.cancel.delay",
+        Kind.HISTOGRAM,
+        "s",
+        _CONSUMER,
+        "from the cancel of a job that runs here until its attempt is told",
+        bounds=_CANCEL_S,
+    ),
+    Metric(
+        "outbox.submissions.refused",
+        Kind.COUNTER,
+        "{submission}",
+        _CONSUMER,
+        "submissions by its handlers that a full queue refused",
+    ),
     Metric("outbox.consumer.leases", Kind.GAUGE, "{lease}", _CONSUMER, "leases held"),
     Metric(
         "outbox.consumer.heartbeat.age", Kind.GAUGE, "s", _CONSUMER, "how long ago the last round of heartbeats ended"
@@ -239,10 +272,26 @@ METRICS: tuple[Metric, ...] = (
             ("ended.rate", "{job}/s", "jobs ended a second, as consumers told last", False),
             ("lateness.mean", "s", "how long after their time those that ran lately were started, on average", True),
             ("lateness.most", "s", "the most of it", True),
+            ("release.mean", "s", "of this, how long after they were due their hints went out, on average", True),
+            ("claim.mean", "s", "and how long after that they were claimed, on average", True),
+            (
+                "fill",
+                "1",
+                "its backlog, or age, as a part of its bound, the largest of it and its tenants; from 1 on it is full",
+                True,
+            ),
             ("drain", "s", "in how long all that is ready has ended, if nothing is added and the rate stays", True),
         )
     ),
     Metric("outbox.pauses", Kind.GAUGE, "{pause}", ONE_RELAY, "pauses in force: of queues, kinds, tenants, everything"),
+    *(
+        Metric(f"outbox.kind.{name}", Kind.GAUGE, unit, ONE_RELAY, f"{about}, by kind: an estimate", ("queue", "kind"))
+        for name, unit, about in (
+            ("ready", "{job}", "jobs that are due and not started"),
+            ("scheduled", "{job}", "jobs that wait for their time"),
+            ("running", "{attempt}", "attempts that hold a lease"),
+        )
+    ),
     Metric(
         "outbox.dead_letters",
         Kind.GAUGE,
@@ -250,6 +299,20 @@ METRICS: tuple[Metric, ...] = (
         ONE_RELAY,
         "failed jobs that wait for a person, of the latest 10,000",
         ("queue", "kind"),
+    ),
+    Metric(
+        "outbox.dead_letters.rate",
+        Kind.GAUGE,
+        "{job}/s",
+        ONE_RELAY,
+        "failed jobs that came to wait for a person in the last minute, a second",
+    ),
+    Metric(
+        "outbox.cancelled.rate",
+        Kind.GAUGE,
+        "{job}/s",
+        ONE_RELAY,
+        "jobs cancelled in the last minute, a second; without those that a newer job superseded",
     ),
     Metric(
         "outbox.effects.open",
@@ -261,6 +324,9 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("outbox.schedules.lag", Kind.GAUGE, "s", ONE_RELAY, "for how long the turn of a schedule has been due"),
     Metric("outbox.redrives.left", Kind.GAUGE, "{job}", ONE_RELAY, "jobs that running redrives have still to look at"),
+    Metric(
+        "outbox.redrives.done", Kind.GAUGE, "{job}", ONE_RELAY, "jobs that running redrives have put back or refused"
+    ),
     Metric("outbox.processes", Kind.GAUGE, "{process}", ONE_RELAY, "processes seen within a minute", ("role",)),
     Metric(
         "outbox.database.oldest.transaction",
@@ -289,7 +355,7 @@ METRICS: tuple[Metric, ...] = (
 )
 
 _BY_NAME = {one.name: one for one in METRICS}
-_UNITS = {"s": "_seconds", "By": "_bytes", "{job}/s": "_per_second"}
+_UNITS = {"s": "_seconds", "By": "_bytes", "{job}/s": "_per_second", "1": "_ratio"}
 
 
 def metric(name: str) -> Metric:

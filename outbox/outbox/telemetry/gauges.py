@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from outbox.database.link import Link
+from outbox.keeping.pauses import ASIDE
 from outbox.leases.presence import LIVE_S
 from outbox.reading.queue_figures import FRESH_S
 from outbox.telemetry.contract import METRICS, ONE_RELAY
@@ -23,6 +24,11 @@ _HOLD_S = 15.0
 # Longer than any hold: what stands beyond it stems from a clock that has gone back.
 _LONGEST_S = 60.0
 _MOST = 10_000
+# The kinds are looked at of so many queues, in so many rows of all: a few milliseconds.
+_QUEUES = 100
+_SAMPLE = 4000
+# Rates are those of the last minute.
+_LATELY_S = 60.0
 # What could not be read again for so long is shown no more: no number is better than one of yesterday.
 _STALE_S = 30.0
 _AGE = "outbox.gauges.age"
@@ -57,7 +63,17 @@ class Gauges:
             self._seen = ({}, 0.0)
             return
         schema = link.statements.schema
-        rows = link.run("read_gauges", schema=schema, fresh_s=FRESH_S, live_s=LIVE_S, most=_MOST)
+        rows = link.run(
+            "read_gauges",
+            schema=schema,
+            fresh_s=FRESH_S,
+            live_s=LIVE_S,
+            most=_MOST,
+            queues=_QUEUES,
+            sample=_SAMPLE,
+            lately_s=_LATELY_S,
+            aside_at=ASIDE,
+        )
         self._seen = (_values(rows), time.monotonic())
 
     def _shown(self, name: str) -> Iterable[tuple[Labels, float]]:

@@ -86,6 +86,7 @@ class Publisher:
         self._connections = 0
         # For how long in all, without the time since the instant beside it; replaced as one, for readers elsewhere.
         self._blocked: tuple[float, float | None] = (0.0, None)
+        self._absent: tuple[float, float | None] = (0.0, self._away_since)
         self._thread = threading.Thread(target=self._run, name="outbox-relay-broker", daemon=True)
 
     def start(self) -> None:
@@ -116,6 +117,12 @@ class Publisher:
     def blocked_s(self) -> float:
         """For how many seconds in all the broker has blocked us since the start."""
         before_s, since = self._blocked
+        return before_s + (0.0 if since is None else time.monotonic() - since)
+
+    @property
+    def absent_s(self) -> float:
+        """For how many seconds in all there has been no connection since the start."""
+        before_s, since = self._absent
         return before_s + (0.0 if since is None else time.monotonic() - since)
 
     @property
@@ -289,6 +296,8 @@ class Publisher:
         connected = (BrokerState.READY, BrokerState.BLOCKED)
         if state not in connected and self._state in connected:
             self._away_since = time.monotonic()
+        if (state in connected) is not (self._absent[1] is None):
+            self._absent = (self.absent_s, None if state in connected else time.monotonic())
         self._blocked = (self.blocked_s, time.monotonic() if state is BrokerState.BLOCKED else None)
         self._state = state
         self._wake.set()

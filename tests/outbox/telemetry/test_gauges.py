@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from datetime import timedelta
+from typing import Any, ClassVar
 
 import pytest
 
-from outbox import enqueue_many
+from outbox import bound_queue, cancel, enqueue_many
+from outbox.leases.leasing import Ability
 from outbox.reading.queue_figures import FigureKeeper
 from outbox.telemetry import gauges as gauges_module
 from outbox.telemetry.contract import METRICS, ONE_RELAY
 from outbox.telemetry.exposition import exposition
 from outbox.telemetry.gauges import Gauges
 from outbox.telemetry.series import Figures
-from support.jobs import notes
+from support.jobs import ABILITIES, LEASE_S, Note, notes, release_all, submit, take
 from support.scraping import values_of
 
 
@@ -35,11 +37,12 @@ def test_the_statement_knows_the_metrics_of_the_table_and_no_others(database, ga
     FigureKeeper().keep(link)
     with database.engine().begin() as connection:
         enqueue_many(connection, notes(3))
+        enqueue_many(connection, notes(1), run_at=database.clock.now() + timedelta(days=1))
+        bound_queue(connection, "notes", by="ada", reason="test", max_backlog=4)
+    take(link, [hint.job_id for hint in release_all(link)][:1])
     database.clock.advance(60)
     FigureKeeper().keep(link)
-    database.rows(
-        "UPDATE {s}.queue_figures SET in_per_s = 1, late_mean_s = 1, late_max_s = 1, drain_s = 1, oldest_due_s = 1"
-    )
+    database.rows("UPDATE {s}.queue_figures SET in_per_s = 1, drain_s = 1, oldest_due_s = 1")
     database.rows(
         "INSERT INTO {s}.dead_letters (job_id, kind, queue, tenant, code, failed_at)"
         " VALUES (gen_random_uuid(), 'k', 'q', 't', 'c', now())"
@@ -89,6 +92,49 @@ def test_a_job_whose_hint_nobody_takes_grows_old(database, gauges) -> None:
     gauges[0].look(link)
     [age_s] = [value for key, value in _shown(gauges[1]).items() if key.startswith("outbox_queue_oldest_due_seconds")]
     assert 600 <= age_s < 660
+    link.close()
+
+
+class Memo(Note):
+    """Another kind in the same queue."""
+
+    kind: ClassVar[str] = "test.memo"
+
+
+def test_queues_are_parted_by_kind_and_tell_how_long_hints_wait(database, gauges) -> None:
+    """What is ready, scheduled and running of each kind adds up to its queue's; a hint's wait is parted at its release,
+    and cancels and a bound are told of.
+    """
+    link = database.link()
+    database.clock.stop()
+    ids = submit(database, 4)
+    submit(database, payloads=[Memo(key=f"m{n}") for n in range(3)])
+    submit(database, payloads=[Memo(key="later")], run_at=database.clock.now() + timedelta(hours=1))
+    database.clock.advance(2)
+    release_all(link)
+    database.clock.advance(3)
+    take(link, ids[:2], [*ABILITIES, Ability(Memo.kind, 1, LEASE_S, 3, "handler-1")])
+    with database.engine().begin() as connection:
+        bound_queue(connection, "notes", by="ada", reason="test", max_backlog=10)
+        assert cancel(connection, ids[3], by="ada", reason="test").won
+    FigureKeeper().keep(link)
+    gauges[0].look(link)
+    shown = _shown(gauges[1])
+    note, memo = 'queue="notes",kind="test.note"', 'queue="notes",kind="test.memo"'
+    wanted = {
+        f"outbox_kind_ready{{{note}}}": 1,
+        f"outbox_kind_ready{{{memo}}}": 3,
+        f"outbox_kind_scheduled{{{memo}}}": 1,
+        f"outbox_kind_running{{{note}}}": 2,
+        'outbox_queue_release_mean_seconds{queue="notes"}': 2,
+        'outbox_queue_claim_mean_seconds{queue="notes"}': 3,
+        'outbox_queue_lateness_mean_seconds{queue="notes"}': 5,
+        'outbox_queue_fill_ratio{queue="notes"}': 0.4,
+        "outbox_cancelled_rate_per_second": 1 / 60,
+        "outbox_dead_letters_rate_per_second": 0,
+    }
+    assert {key: pytest.approx(shown[key], abs=1e-3) for key in wanted} == wanted
+    assert sum(key.startswith("outbox_kind_") for key in shown) == 4
     link.close()
 
 
