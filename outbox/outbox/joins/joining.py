@@ -19,6 +19,7 @@ from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, w
 from outbox.submitting.job_writing import write_one
 from outbox.submitting.side_lookup import beside
 from outbox.submitting.submission import submission_of
+from outbox.submitting.traced import traced_one
 from outbox.submitting.writer import SubmitOptions, checked_options, with_origin
 from outbox_schemas import JobNotFound, JobRef, JobView, NameRefused, Payload
 from outbox_schemas.names import nature_of
@@ -66,7 +67,7 @@ def fan_in(
     submission = submission_of(then, checked)
     statements, connection = statements_for(schema_of(target, schema)), writable(target)
     seen = _looked_at(connection, statements, members, on)
-    ref = write_one(connection, submission, checked, statements)
+    ref = traced_one(submission, checked, lambda options: write_one(connection, submission, options, statements))
     if ref.created:
         run_at = options.get("run_at")
         awaited = json.dumps({member: seen.get(member) for member in members})

@@ -70,7 +70,8 @@ class Lease(NamedTuple):
 class Claimed(NamedTuple):
     """A job under a lease. `charged` counts this attempt and the earlier ones that use up a try; attempts numbered up
     to `budget_start` came before the last redrive; `deadline_s` is what was left until the deadline, in seconds;
-    `age_s` is how long ago the first of the other attempts since then was claimed, None if there was none.
+    `age_s` is how long ago the first of the other attempts since then was claimed, None if there was none;
+    `trace_text` is the trace context that it was submitted in, as it stands in its row, with its age in seconds.
 
     A tuple, as `Lease` is: thousands are made each second, and a frozen dataclass takes several times as long. The
     claim's columns stand in this order.
@@ -93,6 +94,7 @@ class Claimed(NamedTuple):
     deadline_s: float | None
     payload_text: str
     age_s: float | None = None
+    trace_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ WITH able AS MATERIALIZED (
     AND j.state = 'ready' AND j.run_at <= n.now AND (j.deadline_at IS NULL OR j.deadline_at > n.now)
     AND j.kind = a.kind AND j.version = a.version
   RETURNING j.id, j.tenant, j.kind, j.logical_key, j.version, j.queue, j.attempt_count, j.uncharged_attempts, j.max_attempts,
-    j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.budget_start, j.payload, a.lease_s
+    j.lease_token, j.lease_started_at, j.run_at, j.deadline_at, j.created_at, j.correlation_id, j.budget_start, j.payload, a.lease_s, j.trace_context
 ), leased AS (
   UPDATE {schema}.outbox AS o
   SET phase = 'leased', released_by = NULL, release_count = 0, last_error = NULL, progress = NULL, needs_key = NULL, lease_token = c.lease_token,
@@ -43,5 +43,7 @@ SELECT c.id, c.lease_token, c.lease_s, c.tenant, c.kind, c.logical_key, c.versio
   c.payload::text AS payload_text,
   CASE WHEN c.attempt_count > c.budget_start + 1 THEN (
     SELECT CAST(extract(epoch FROM c.lease_started_at - min(a.claimed_at)) AS float8) FROM {schema}.attempts AS a
-    WHERE a.job_id = c.id AND a.number > c.budget_start AND a.outcome <> 'handed_back') END AS age_s
+    WHERE a.job_id = c.id AND a.number > c.budget_start AND a.outcome <> 'handed_back') END AS age_s,
+  CASE WHEN jsonb_typeof(c.trace_context) = 'object' THEN
+    (c.trace_context || jsonb_build_object('age_s', extract(epoch FROM c.lease_started_at - c.created_at)))::text END AS trace_text
 FROM claimed AS c

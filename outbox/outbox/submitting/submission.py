@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -88,6 +88,10 @@ class Options:
         if run_at is not None and deadline is not None and deadline <= run_at:
             raise NameRefused("deadline", "is not later than run_at; the job could never run")
         return cls(tenant, BETWEEN_VALUES.join(values), _check_max_bytes(max_payload_bytes))
+
+    def traced(self, context: str) -> Options:
+        """Return these options with the text of a trace context that the jobs shall carry; empty: none."""
+        return replace(self, column=f"{self.column}{BETWEEN_VALUES}{context}") if context else self
 
 
 USUAL = Options.of()

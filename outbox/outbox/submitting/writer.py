@@ -35,6 +35,7 @@ from outbox.submitting.coalescing_terms import Replace, Supersedes, check_terms
 from outbox.submitting.fullness import bounded_queues
 from outbox.submitting.job_writing import Call, write_many, write_one
 from outbox.submitting.submission import USUAL, Options, submission_of, submissions_of
+from outbox.submitting.traced import traced, traced_one
 from outbox_schemas import JobRef, Payload
 
 __all__ = [
@@ -128,9 +129,14 @@ def enqueue(
     statements = statements_for(schema_of(target, schema))
     if supersedes is not False or replace is not None:
         check_terms(supersedes, replace)
-        call = Call(writable(target), statements, checked, bounded)
-        return write_coalescing(call, [submission], supersedes, replace)[0]
-    return write_one(writable(target), submission, checked, statements, bounded)
+
+    def write(options: Options) -> JobRef:
+        if supersedes is not False or replace is not None:
+            call = Call(writable(target), statements, options, bounded)
+            return write_coalescing(call, [submission], supersedes, replace)[0]
+        return write_one(writable(target), submission, options, statements, bounded)
+
+    return traced_one(submission, checked, write)
 
 
 def enqueue_many(
@@ -161,9 +167,14 @@ def enqueue_many(
     statements = statements_for(schema_of(target, schema))
     if supersedes is not False or replace is not None:
         check_terms(supersedes, replace)
-        refs = write_coalescing(Call(writable(target), statements, checked, bounded), ordered, supersedes, replace)
-    else:
-        refs = write_many(writable(target), ordered, checked, statements, bounded)
+
+    def write(options: Options) -> list[JobRef]:
+        if supersedes is not False or replace is not None:
+            call = Call(writable(target), statements, options, bounded)
+            return write_coalescing(call, ordered, supersedes, replace)
+        return write_many(writable(target), ordered, options, statements, bounded)
+
+    refs = traced(submissions, checked, write)
     by_number = {submission.number: ref for submission, ref in zip(ordered, refs, strict=True)}
     return [by_number[submission.number] for submission in submissions]
 
@@ -183,14 +194,18 @@ async def enqueue_async(
     bounded = bounded_queues([submission], None)
     check_terms(supersedes, replace)
 
-    def write(inner: Target) -> JobRef:
+    def within(inner: Target) -> JobRef:
         statements = statements_for(schema_of(inner, schema))
-        if supersedes is not False or replace is not None:
-            call = Call(writable(inner), statements, checked, bounded)
-            return write_coalescing(call, [submission], supersedes, replace)[0]
-        return write_one(writable(inner), submission, checked, statements, bounded)
 
-    return await awaitable(target, "enqueue_async").run_sync(write)
+        def write(options: Options) -> JobRef:
+            if supersedes is not False or replace is not None:
+                call = Call(writable(inner), statements, options, bounded)
+                return write_coalescing(call, [submission], supersedes, replace)[0]
+            return write_one(writable(inner), submission, options, statements, bounded)
+
+        return traced_one(submission, checked, write)
+
+    return await awaitable(target, "enqueue_async").run_sync(within)
 
 
 def checked_options(options: SubmitOptions, *, held: bool = False) -> Options:
