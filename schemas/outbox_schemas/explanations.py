@@ -28,6 +28,7 @@ class Reason(StrEnum):
     RATE_LIMIT = "rate_limit"
     KEY_LIMIT = "key_limit"
     KEY_ORDER = "key_order"
+    KEY_TURN = "key_turn"
     KEY_BLOCKED = "key_blocked"
     DEADLINE_PASSED = "deadline_passed"
     DEADLINE_NEARS = "deadline_nears"

@@ -24,6 +24,7 @@ class KeyAround:
         under_way: hints that are out, and leases that hold.
         before: of jobs that run in order, the first that was submitted before it and has not ended.
         failed: of such, the first that has failed and blocks.
+        lower: of jobs that go by a lower number, the first that waits, while others are under way.
         following: while the job is set aside, the one that was put back in line lately and has not gone out yet.
     """
 
@@ -32,6 +33,7 @@ class KeyAround:
     before: UUID | None = None
     failed: UUID | None = None
     following: UUID | None = None
+    lower: UUID | None = None
 
 
 def key_around(rows: list[Any]) -> KeyAround | None:
@@ -39,7 +41,9 @@ def key_around(rows: list[Any]) -> KeyAround | None:
     if not rows:
         return None
     row = rows[0]
-    return KeyAround(row.limit_max or 1, row.under_way, _id(row.before_id), _id(row.failed_id), _id(row.next_id))
+    return KeyAround(
+        row.limit_max or 1, row.under_way, _id(row.before_id), _id(row.failed_id), _id(row.next_id), _id(row.lower_id)
+    )
 
 
 def held_by_key(around: KeyAround | None, key: str | None) -> Iterator[tuple[Reason, str, str | None]]:
@@ -60,6 +64,9 @@ def held_by_key(around: KeyAround | None, key: str | None) -> Iterator[tuple[Rea
     if around.before is None and around.under_way >= around.most:
         text = f"a free slot: of its {name} {around.most} may run, and {around.under_way} run or are about to"
         yield Reason.KEY_LIMIT, text, None
+    elif around.lower is not None:
+        text = f"its turn: job {around.lower} of its {name}, which may run beside fewer, is first"
+        yield Reason.KEY_TURN, text, f"that job's start (`outbox jobs explain {around.lower}`)"
     elif around.before is None and around.failed is None and around.following is not None:
         text = f"its turn: job {around.following} is next of its {name}, for seconds if it can't go"
         yield (

@@ -27,6 +27,7 @@ REMEDIES = MappingProxyType(
         Reason.RATE_LIMIT: "time: so many start in a second; or a person: `outbox queues set`, or `set-tenant`",
         Reason.KEY_LIMIT: "the end of a job of its key, or of its lease",
         Reason.KEY_ORDER: "the end of that job (`outbox jobs explain ID`)",
+        Reason.KEY_TURN: "that job's start (`outbox jobs explain ID`)",
         Reason.KEY_BLOCKED: "a person: redrive that job (`outbox dead preview ID`), or close its dead letter "
         "(`outbox dead discard ID`)",
         Reason.DEADLINE_PASSED: "a relay or a consumer, which fails it within seconds",

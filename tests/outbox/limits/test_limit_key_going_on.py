@@ -213,7 +213,11 @@ def test_a_lower_number_is_not_passed_for_ever(database: Database, link: Link, s
     for _ in range(4):
         database.clock.advance(1)
         complete(link, [running.pop(0).lease])
-        running += take(link, _come(database, link, Pair, 1), ABLE_SHARED)
+        (fresh,) = submit(database, payloads=of(Pair, 1))
+        went = go(link)
+        if not went:
+            _is_told_of(database, fresh, alone)
+        running += take(link, went, ABLE_SHARED)
         if alone in {one.lease.job_id for one in running}:
             break
     else:
@@ -232,6 +236,12 @@ def test_nobody_waits_behind_a_lower_number_that_cannot_go(database: Database, l
     database.clock.advance(1)
     assert len(_come(database, link, Pair, 1)) == len(_come(database, link, Pair, 1)) == 1
     assert look(database, second).owed is not None
+
+
+def _is_told_of(database: Database, fresh: UUID, ahead: UUID) -> None:
+    with database.engine(poolclass=sa.NullPool).connect() as connection:
+        found = explain(connection, fresh)
+    assert (found.code, str(ahead) in found.text) == (Reason.KEY_TURN, True)
 
 
 def _come(database: Database, link: Link, cls: type[Keyed], count: int) -> list[UUID]:

@@ -88,6 +88,12 @@ HELD_BACK: list[Situation] = [
         [Reason.KEY_ORDER],
     ),
     (
+        job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
+        replace(STAFFED, key=KeyAround(2, 1, lower=UUID(int=7))),
+        "its turn: job 00000000-0000-0000-0000-000000000007 of its key account 1, which may run beside fewer, is first",
+        [Reason.KEY_TURN],
+    ),
+    (
         job(owed=owed(Phase.OWED, -1), limit_key="account 1"),
         replace(STAFFED, key=KeyAround(1, failed=UUID(int=7))),
         "a person: job 00000000-0000-0000-0000-000000000007 of its key account 1 comes before it, and has failed",
