@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from sqlalchemy import Engine
 from outbox.servers import NoServer
 from outbox.texts import masking
 from support.database import Database, cloned
+from support.log_contract import Watch
 from support.servers import RemoteServers, RunServers, ServerDesk, Template
 
 _SERVERS = pytest.StashKey[RunServers | RemoteServers]()
@@ -40,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("OUTBOX_") and name not in _KEPT_VARIABLES]:
         del os.environ[name]
+    os.environ["OUTBOX_LOG_FORMAT"] = "text"  # nobody sits before the processes that tests start
     config.addinivalue_line("markers", "soak: takes minutes; runs only by `-m soak`")
     workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
     if workerinput is None:
@@ -116,6 +119,23 @@ def template(request: pytest.FixtureRequest, postgres_server: str) -> Template:
     """Return the run's migrated database, which is only cloned."""
     found: Template = request.config.stash[_SERVERS].get("template")
     return found
+
+
+@pytest.fixture(scope="session")
+def log_watch() -> Iterator[Watch]:
+    """Yield what looks at each record that we log in this process."""
+    watch, ours = Watch(), logging.getLogger("outbox")
+    ours.addHandler(watch)
+    yield watch
+    ours.removeHandler(watch)
+
+
+@pytest.fixture(autouse=True)
+def _events_of_the_table(log_watch: Watch) -> Iterator[None]:
+    """Have each test fail that logs what is not in the table of events."""
+    log_watch.breaches.clear()
+    yield
+    assert not log_watch.breaches
 
 
 @pytest.fixture

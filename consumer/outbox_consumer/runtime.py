@@ -140,6 +140,7 @@ class Consumer:
                 "kinds": ",".join(sorted({ability.kind for ability in self._registry.abilities})),
                 "concurrency": self.settings.consumer.concurrency,
                 "broker": self._receiver is not None,
+                "worker": self._worker.name,
             },
         )
         if self._idle_queues:
@@ -325,7 +326,7 @@ class Consumer:
     def _lose(self, entry: Entry, reason: str) -> None:
         if self._book.lose(entry, reason):
             self.counters.add("leases_lost")
-            facts = {"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "reason": reason}
+            facts = {"job_id": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "reason": reason}
             log.warning("lease lost", extra=facts)
         self._cancel(entry)
 

@@ -1,7 +1,8 @@
 """Logging of a process: one event a fact, masked, as text for people or as JSON lines for machines.
 
-An event is a constant message with its facts in `extra`: `log.warning("lease lost", extra={"job":
-job_id})`. So the messages can be counted and searched, and the facts keep their types in JSON.
+An event is a constant message with its facts in `extra`: `log.warning("lease lost", extra={"job_id":
+job_id})`. So the messages can be counted and searched, and the facts keep their types in JSON. All events of ours, with
+their facts, stand in `outbox.telemetry.events`.
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable, traceback_text
 
-__all__ = ["JsonFormatter", "RateLimited", "TextFormatter", "configure"]
+__all__ = ["JsonFormatter", "RateLimited", "TextFormatter", "bound_ids", "configure"]
 
 MESSAGE_LIMIT = 2_000
 FACT_LIMIT = 500
 MAX_KEYS = 256
+
+bound_ids: ContextVar[Callable[[], Mapping[str, object]] | None] = ContextVar("outbox_bound_ids", default=None)
+"""Asked for the ids of what this thread or task is at work on, when a line of its own is written: our formatters give
+them to every record that does not have them, of handlers and libraries, too."""
 
 # What would let a value end early.
 _NEEDS_QUOTES = re.compile(r'[\s"]')
@@ -157,11 +163,16 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     Replaces the root logger's handlers, so that the handlers' own code and libraries are masked too.
     """
     handler = _Handler(stream if stream is not None else sys.stderr)
-    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter() if _as_json(settings.log_format, handler.stream) else TextFormatter())
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # pika reports each failed attempt several times with tracebacks, without limit; our own events tell it once.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
+
+
+def _as_json(log_format: str, stream: TextIO) -> bool:
+    """Tell whether lines are for machines; "auto": unless somebody sits before them."""
+    return log_format == "json" or (log_format == "auto" and not stream.isatty())
 
 
 def _instant(record: logging.LogRecord) -> str:
@@ -178,7 +189,25 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _PLAIN}
+    own = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+    return _surroundings() | own
+
+
+def _surroundings() -> dict[str, Any]:
+    """Return the ids of what this thread or task is at work on, and those of its span where one is recorded."""
+    found: dict[str, Any] = {}
+    try:
+        ask = bound_ids.get()
+        if ask is not None:
+            found |= ask()
+        # Whoever traces has loaded it. Nothing else is worth an import here.
+        traces = sys.modules.get("opentelemetry.trace")
+        span = None if traces is None else traces.get_current_span().get_span_context()
+        if span is not None and span.is_valid:
+            found |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+    except Exception:  # noqa: BLE001 - what is around an event must not cost the event
+        return found
+    return found
 
 
 def _fact(value: object) -> str:

@@ -7,10 +7,11 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from outbox.logs import MAX_KEYS, JsonFormatter, RateLimited, TextFormatter, configure
+from outbox.logs import MAX_KEYS, JsonFormatter, RateLimited, TextFormatter, bound_ids, configure
 from outbox.settings import load
 from outbox.texts import masking
 
@@ -42,10 +43,10 @@ def logged(log_format: str, level: str = "info") -> tuple[logging.Logger, io.Str
 def test_text_lines_show_the_event_and_its_facts() -> None:
     """A line has instant, level, logger, event and facts; a fact can't forge a second line."""
     log, stream = logged("text")
-    log.warning("lease lost", extra={"job": "j-1", "worker": "a b\nERROR forged"})
+    log.warning("lease lost", extra={"job_id": "j-1", "worker": "a b\nERROR forged"})
     line = stream.getvalue()
     assert line.count("\n") == 1
-    assert 'WARNING outbox.test: lease lost job=j-1 worker="a b ERROR forged"' in line
+    assert 'WARNING outbox.test: lease lost job_id=j-1 worker="a b ERROR forged"' in line
     assert line[:4].isdigit()
     assert line.split(" ")[0].endswith("Z")
 
@@ -189,3 +190,49 @@ def test_a_fact_that_could_end_early_is_quoted(value: str) -> None:
     logger, stream = logged("text")
     logger.warning("happened", extra={"reason": value, "next": 1})
     assert stream.getvalue().rstrip().endswith(f"reason={json.dumps(value, ensure_ascii=False)} next=1")
+
+
+def test_auto_is_for_people_only_where_one_sits() -> None:
+    """Unless it is set: text on a terminal, JSON into a pipe or a file."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, is_json in ((Terminal(), False), (io.StringIO(), True)):
+        configure(load(env={}), stream)
+        logging.getLogger("outbox.test").info("hello")
+        assert stream.getvalue().startswith("{") is is_json
+
+
+def test_what_is_at_work_is_named_in_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that are bound here, and those of an open span, are in any library's line; a record's own win."""
+    log, stream = logged("json")
+    span = SimpleNamespace(is_valid=True, trace_id=0xABC, span_id=0xD)
+    traces = SimpleNamespace(get_current_span=lambda: SimpleNamespace(get_span_context=lambda: span))
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", traces)
+    token = bound_ids.set(lambda: {"job_id": "j-1", "attempt": 2})
+    try:
+        logging.getLogger("somebody.else").info("hello")
+        log.info("hello", extra={"attempt": 3})
+    finally:
+        bound_ids.reset(token)
+    span.is_valid = False
+    log.info("hello")
+    first, second, third = map(json.loads, stream.getvalue().splitlines())
+    assert (first["job_id"], first["attempt"], first["trace_id"]) == ("j-1", 2, f"{0xABC:032x}")
+    assert (first["span_id"], second["attempt"]) == ("000000000000000d", 3)
+    assert not {"job_id", "trace_id"} & third.keys()
+
+
+def test_ids_that_cant_be_told_cost_nothing_but_themselves() -> None:
+    """An event is logged whatever the ids around it do."""
+    log, stream = logged("text")
+
+    def broken() -> dict[str, object]:
+        raise RuntimeError
+
+    token = bound_ids.set(broken)
+    log.info("hello")
+    bound_ids.reset(token)
+    assert "hello" in stream.getvalue()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from outbox.settings.telemetry import TelemetrySettings
 from outbox.telemetry.contract import LABELS, METRICS, Kind, Metric, most_series, prometheus_name
+from outbox.telemetry.events import COUNTS, EVENTS, FIELDS, Event
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "telemetry.md"
 TEXT = Path(__file__).with_name("telemetry_page.md")
@@ -15,7 +16,7 @@ TEXT = Path(__file__).with_name("telemetry_page.md")
 
 def page() -> str:
     """Return the page as it has to stand: the text beside this file, with its tables."""
-    text = TEXT.read_text(encoding="utf-8")
+    text = TEXT.read_text(encoding="utf-8").replace("{events}", _events()).replace("{fields}", _fields())
     return text.replace("{metrics}", _metrics()).replace("{labels}", _labels()).replace("{most}", _most())
 
 
@@ -44,6 +45,22 @@ def _labels() -> str:
         values = "open" if label.values is None else ", ".join(f"`{value}`" for value in label.values)
         rows.append(f"| `{name}` | {label.about} | {values} |")
     return "| label | | values |\n|---|---|---|\n" + "\n".join(rows)
+
+
+def _events() -> str:
+    head = "| event | level | logger | fields | |\n|---|---|---|---|---|\n"
+    return head + "\n".join(_event_row(one) for one in EVENTS)
+
+
+def _event_row(one: Event) -> str:
+    fields = ", ".join(f"`{field}`" for field in one.fields)
+    if one.counts is not None:
+        fields = f"the {len(COUNTS[one.counts])} sums of a {one.counts}"
+    return f"| {one.text} | {', '.join(one.levels)} | `{one.logger}` | {fields} | {one.about} |"
+
+
+def _fields() -> str:
+    return "| field | |\n|---|---|\n" + "\n".join(f"| `{name}` | {about} |" for name, about in FIELDS.items())
 
 
 def _most() -> str:

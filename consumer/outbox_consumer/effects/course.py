@@ -198,7 +198,7 @@ class Course:
             raise RuntimeError(f"the record of effect {self._declared.name!r} was changed by other hands meanwhile")
 
     def _facts(self) -> dict[str, Any]:
-        return {"job": str(self._owner.job_id), "attempt": self._owner.attempt, "effect": self._declared.name}
+        return {"job_id": str(self._owner.job_id), "attempt": self._owner.attempt, "effect": self._declared.name}
 
     def _say(self, level: int, event: str, remote: Remote) -> None:
         log.log(level, event, extra=self._facts() | {"remote_request_id": remote.request_id})

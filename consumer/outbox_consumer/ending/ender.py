@@ -240,7 +240,8 @@ class Ender:
         if isinstance(error, errors.LockNotAvailable):
             self._aside.append((time.monotonic() + _LOCKED_ASIDE_S, endings[0]))
             return
-        _quiet.log(logging.ERROR, "the database refuses an ending", reason=reason_of(error))
+        ids = endings[0].entry.ids()
+        _quiet.log(logging.ERROR, "the database refuses an ending", reason=reason_of(error), **ids)
         if endings[0].failure not in (None, UNSTORABLE):
             self._write(how, [replace(endings[0], failure=UNSTORABLE)])
         else:
@@ -281,7 +282,7 @@ class Ender:
     def refuse(self, entry: Entry, what: str) -> None:
         """Count, log and keep a write that the fence refused: the end of the attempt by `How`, or what else it was."""
         self._counters.add("stale_writes_refused")
-        facts = {"job": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "what": what}
+        facts = {"job_id": str(entry.lease.job_id), "attempt": entry.claimed.attempt, "what": what}
         log.warning("stale write refused", extra=facts)
         self._refusals.add(RefusedWrite(entry.lease.job_id, entry.claimed.attempt, what))
         self._counters.add("leases_lost", int(self._book.lose(entry, "the lease is no longer held")))
@@ -298,7 +299,7 @@ class Ender:
         for item in endings:
             log.error(
                 "an ending was given up; the lease will expire and the job run again",
-                extra={"job": str(item.entry.lease.job_id), "attempt": item.entry.claimed.attempt},
+                extra={"job_id": str(item.entry.lease.job_id), "attempt": item.entry.claimed.attempt},
             )
             first = self._book.lose(item.entry, "the database could not be told of the end")
             self._counters.add("leases_lost", int(first))

@@ -70,7 +70,7 @@ class Telling:
         claimed, failure = item.entry.claimed, item.failure
         code = _code(item)
         facts: dict[str, Any] = {
-            "job": claimed.lease.job_id,
+            "job_id": claimed.lease.job_id,
             "kind": claimed.kind,
             "attempt": claimed.attempt,
             "code": code,

@@ -10,6 +10,7 @@ import math
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from outbox.leases.ending import Course
@@ -57,6 +58,16 @@ class Entry:
     def lease(self) -> Lease:
         """The fence of this attempt."""
         return self.claimed.lease
+
+    def ids(self) -> dict[str, Any]:
+        """Return what names this attempt in the log."""
+        claimed = self.claimed
+        return {
+            "job_id": claimed.lease.job_id,
+            "attempt": claimed.attempt,
+            "kind": claimed.kind,
+            "queue": claimed.queue,
+        }
 
     @property
     def hidden(self) -> Hidden | None:

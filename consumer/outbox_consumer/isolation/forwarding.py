@@ -60,7 +60,7 @@ def take(body: bytes, job_id: str) -> None:
     if not logger.isEnabledFor(fields["level"]):
         return
     message = fields["message"] if fields["error"] is None else f"{fields['message']}\n{fields['error']}"
-    extra = {"job": job_id} | {name: value for name, value in fields["facts"].items() if name not in _PLAIN}
+    extra = {"job_id": job_id} | {name: value for name, value in fields["facts"].items() if name not in _PLAIN}
     # The message is an argument: it may hold percent signs.
     logger.log(fields["level"], "%s", message, extra=extra)
 

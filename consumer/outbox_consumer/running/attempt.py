@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from outbox.logs import RateLimited
+from outbox.logs import RateLimited, bound_ids
 from outbox.processes.barriers import Barrier, hit
 from outbox.telemetry.series import Histogram
 from outbox.texts.hiding import hiding
@@ -99,6 +99,7 @@ class Attempts:
             self._ender.put([Ending(entry, How.SUCCEED)])
             return
         entry.job.begin_apply()
+        bound = bound_ids.set(entry.ids)  # of an asynchronous handler, `apply` runs on another thread
         try:
             with hiding(entry.hidden):
                 resolved = self._applier.complete(entry, result)
@@ -107,6 +108,8 @@ class Attempts:
             entry.completing = False
             self.fail(entry, error)
             return
+        finally:
+            bound_ids.reset(bound)
         self._forget(entry)
         self._counters.add("succeeded")
         self._rates.add([entry.claimed.queue])
@@ -139,7 +142,7 @@ class Attempts:
         """
         with suppress(BaseException), hiding(entry.hidden):
             told = error if entry.job.vault is None else None  # the texts of a sealed job stay out of the log
-            log.critical("an attempt's bookkeeping failed", extra={"job": str(entry.job.id)}, exc_info=told)
+            log.critical("an attempt's bookkeeping failed", extra={"job_id": str(entry.job.id)}, exc_info=told)
         # The first ending stands, and an attempt that is in its `apply` settles its end there.
         if not (entry.ending or entry.completing):
             reason = f"the attempt's bookkeeping failed ({type(error).__name__})"
@@ -155,7 +158,9 @@ class Attempts:
 
     def _park(self, entry: Entry, key_id: str) -> None:
         self._counters.add("keys_awaited")
-        _quiet.log(logging.WARNING, _AWAITED, job=entry.lease.job_id, kind=entry.claimed.kind, key=key_id)
+        _quiet.log(
+            logging.WARNING, _AWAITED, job_id=entry.lease.job_id, kind=entry.claimed.kind, key_id=key_id, key=key_id
+        )
         self._ender.put([Ending(entry, How.PARK, key_id=key_id)])
 
     def _forget(self, entry: Entry) -> None:
@@ -164,8 +169,10 @@ class Attempts:
 
     def _begin(self, entry: Entry) -> None:
         entry.started_at = time.monotonic()
+        bound_ids.set(entry.ids)
 
     def _finish(self, entry: Entry) -> None:
+        bound_ids.set(None)
         if entry.started_at is not None:
             seconds = time.monotonic() - entry.started_at
             self._measure(seconds)

@@ -154,8 +154,8 @@ class Settings(_Section):
     """Seconds for which `once` honours a key; the relay deletes older ones. Unset: for ever. 3600 to 315360000."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important event that is logged."""
-    log_format: Literal["text", "json"] = "text"
-    """Lines for people, or one JSON object a line."""
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """Lines for people, or one JSON object a line; `auto`: lines for people on a terminal, else JSON."""
     relay: RelaySettings = Field(default_factory=RelaySettings)
     consumer: ConsumerSettings = Field(default_factory=ConsumerSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)

@@ -42,7 +42,7 @@ def test_failed_jobs_are_told_once_for_each_code(desk: Desk, caplog: pytest.LogC
     found = facts(caplog, "job failed")
     assert sorted(fact["code"] for fact in found) == ["gone", "other"]
     for fact in found:
-        assert fact["job"] in ids
+        assert fact["job_id"] in ids
         assert (fact["kind"], fact["attempt"], fact["levelname"]) == ("test.task", 1, "WARNING")
         assert len(fact["reason"]) <= 200
         assert "hunter2" not in fact["reason"]
@@ -120,7 +120,7 @@ def test_retries_are_told_with_their_wait(desk: Desk, caplog: pytest.LogCaptureF
     [job_id] = desk.submit("a")
     desk.done(1)
     [fact] = facts(caplog, "attempt failed; trying again")
-    assert (fact["job"], fact["code"], fact["wait_s"], fact["levelname"]) == (job_id, "busy", 0.0, "INFO")
+    assert (fact["job_id"], fact["code"], fact["wait_s"], fact["levelname"]) == (job_id, "busy", 0.0, "INFO")
 
 
 def test_foreign_jobs_are_told(desk: Desk, hints: Hints, amqp_url: str, caplog: pytest.LogCaptureFixture) -> None:

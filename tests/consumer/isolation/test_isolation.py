@@ -208,7 +208,7 @@ def test_log_of_a_child_is_the_consumers(desk: Desk, tmp_path: Path, caplog: pyt
     job_id = submit(desk, "logs", tmp_path)
     desk.done(1)
     [record] = [record for record in caplog.records if record.name == "mine"]
-    assert (record.getMessage(), record.page, record.job) == ("seen 100%", 7, str(job_id))  # type: ignore[attr-defined]
+    assert (record.getMessage(), record.page, record.job_id) == ("seen 100%", 7, str(job_id))  # type: ignore[attr-defined]
     assert "not for the log" not in caplog.text
 
 

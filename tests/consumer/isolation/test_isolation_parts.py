@@ -156,7 +156,7 @@ def test_log_record_travels_as_texts(caplog: pytest.LogCaptureFixture) -> None:
     ((_, changed),) = Frames(10_000).feed(json_frame(Kind.LOG, **fields | {"facts": {"msg": 1, "page": 2}}))
     take(changed, "job-1")
     (taken,) = caplog.records
-    assert (taken.getMessage(), taken.page, taken.job) == ("m 5", 2, "job-1")  # type: ignore[attr-defined]
+    assert (taken.getMessage(), taken.page, taken.job_id) == ("m 5", 2, "job-1")  # type: ignore[attr-defined]
 
 
 class FakeChild:
