@@ -5,7 +5,7 @@
 -- Parameters: jobs (JSON text: objects with job_id, digest (hexadecimal, of what is replaced), and version, new_digest, payload (JSON text), subject and
 --   limit_group, limit_key, limit_max, limit_rule, or null: the arguments stay; run_at asked for, null: now), latest (false: the earlier of both times counts), aside_at
 -- Locks: outbox rows in id order, waiting for a release, a claim or a cancel to commit; then the job rows. Conditions on both are asked again of what was
---   waited for. Index: both primary keys.
+--   waited for. Index: both primary keys, join_members_job.
 WITH level AS MATERIALIZED (
   SELECT current_setting('transaction_isolation') AS isolation
 ), asked AS MATERIALIZED (
@@ -26,10 +26,17 @@ WITH level AS MATERIALIZED (
     limit_key = CASE WHEN a.payload IS NULL THEN j.limit_key ELSE a.limit_key END,
     limit_max = CASE WHEN a.payload IS NULL THEN j.limit_max ELSE a.limit_max END,
     limit_blocks = CASE WHEN a.payload IS NULL THEN j.limit_blocks ELSE nullif(a.limit_rule = 'b', false) END,
-    -- A job keeps its place among those of its key.
+    -- A job keeps its place among those of its key. In another one it is the last, but for those that await it, by however many sets: behind one of them
+    -- it would wait for ever, whichever keys lie in between, as waiting goes by falling places only.
     limit_place = CASE WHEN a.payload IS NULL THEN j.limit_place WHEN a.limit_rule IS NULL THEN NULL
       WHEN j.limit_place IS NOT NULL AND (j.limit_group, j.limit_key) = (a.limit_group, a.limit_key) THEN j.limit_place
-      ELSE {schema}.next_limit_place() END,
+      ELSE least({schema}.next_limit_place(), (
+        WITH RECURSIVE awaiting AS (
+          SELECT m.join_id, 1 AS depth FROM {schema}.join_members AS m WHERE m.job_id = j.id AND m.seen IS NULL
+          UNION
+          SELECT m.join_id, w.depth + 1 FROM awaiting AS w JOIN {schema}.join_members AS m ON m.job_id = w.join_id AND m.seen IS NULL WHERE w.depth < 100
+        )
+        SELECT min(q.limit_place - w.depth) FROM awaiting AS w JOIN {schema}.outbox AS q ON q.job_id = w.join_id)) END,
     run_at = CASE
       WHEN j.run_at >= CAST(:aside_at AS timestamptz) OR a.at >= j.deadline_at THEN j.run_at
       WHEN CAST(:latest AS boolean) THEN greatest(j.run_at, a.at) ELSE least(j.run_at, a.at) END

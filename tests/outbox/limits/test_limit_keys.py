@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 from uuid import UUID
 
@@ -20,8 +21,11 @@ from outbox.releasing.limited import release_limited
 from outbox.releasing.relaying import release
 from outbox_schemas import Reason
 from support.database import Database
-from support.jobs import BROKEN, look, submit
-from support.keyed import Blocking, Keyed, Ordered, Pair, of, places, take
+from support.jobs import BROKEN, OtherNote, look, submit
+from support.keyed import ABLE, Blocking, Keyed, Ordered, Pair, of, places, take
+from support.sets import due, wait_for
+
+ABLE_OTHERS = [*ABLE, replace(ABLE[0], kind=OtherNote.kind)]
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -120,6 +124,33 @@ def test_a_superseded_job_leaves_its_key_and_a_replaced_one_changes_it(database:
             edit = About(key="d", about="else", on=on, body=on)
             assert enqueue(connection, edit, replace="earliest").replaced
         assert go(link) == gone
+
+
+@pytest.mark.parametrize("sets", [1, 2])
+def test_a_replaced_job_is_not_put_behind_the_one_that_awaits_it(database: Database, link: Link, sets: int) -> None:
+    """In the order of another key it goes before the job that waits for it, itself or by a further set; not behind it,
+    where each would wait for the other.
+    """
+    usual, waited, moved = of(Ordered, 1)[0], of(Ordered, 1)[0], Ordered(key="moved", on="account 2")
+    (member,) = submit(database, payloads=[moved])
+    (first,) = submit(database, payloads=[usual])
+    between = member if sets == 1 else wait_for(database, [member])
+    last = wait_for(database, [between], waited)
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        assert enqueue(connection, moved.model_copy(update={"on": "account 1"}), replace="earliest").replaced
+    went = [_end_next(link), _end_next(link)]
+    assert {*went} == {first, member}
+    if sets == 2:
+        assert due(link) == [between]
+        complete(link, [one.lease for one in take(link, [between], ABLE_OTHERS)])
+    assert due(link) == []
+    assert go(link) == [last]
+
+
+def _end_next(link: Link) -> UUID:
+    (job_id,) = go(link)
+    complete(link, [one.lease for one in take(link, [job_id])])
+    return job_id
 
 
 def test_a_look_puts_no_second_job_back_for_one_slot(database: Database, link: Link) -> None:
