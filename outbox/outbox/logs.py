@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable, traceback_text
+from outbox.tracing.context import current_ids
 
 __all__ = ["JsonFormatter", "RateLimited", "TextFormatter", "bound_ids", "configure"]
 
@@ -200,11 +201,9 @@ def _surroundings() -> dict[str, Any]:
         ask = bound_ids.get()
         if ask is not None:
             found |= ask()
-        # Whoever traces has loaded it. Nothing else is worth an import here.
-        traces = sys.modules.get("opentelemetry.trace")
-        span = None if traces is None else traces.get_current_span().get_span_context()
-        if span is not None and span.is_valid:
-            found |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+        traced = current_ids()
+        if traced is not None:
+            found["trace_id"], found["span_id"] = traced
     except Exception:  # noqa: BLE001 - what is around an event must not cost the event
         return found
     return found

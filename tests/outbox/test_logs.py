@@ -208,7 +208,7 @@ def test_auto_is_for_people_only_where_one_sits() -> None:
 def test_what_is_at_work_is_named_in_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids that are bound here, and those of an open span, are in any library's line; a record's own win."""
     log, stream = logged("json")
-    span = SimpleNamespace(is_valid=True, trace_id=0xABC, span_id=0xD)
+    span = SimpleNamespace(is_valid=True, trace_id=0xABC, span_id=0xD, trace_flags=1, trace_state=None)
     traces = SimpleNamespace(get_current_span=lambda: SimpleNamespace(get_span_context=lambda: span))
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", traces)
     token = bound_ids.set(lambda: {"job_id": "j-1", "attempt": 2})

@@ -15,6 +15,7 @@ from outbox.cli.explain import explanation_lines, member_lines
 from outbox.cli.groups import Group
 from outbox.cli.key_lines import line_jobs, line_lines
 from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
+from outbox.cli.timeline import show_timeline
 from outbox.cli.tree import show_tree
 from outbox.explaining.explaining import explain_job
 from outbox.reading.jobs import PAGE, known_job, list_attempts, list_refusals
@@ -137,6 +138,7 @@ def _rest(found: JobPage) -> Iterator[str]:
 @jobs.command("show")
 @click.argument("job_id", metavar="ID", type=click.UUID)
 @click.option("--tree", is_flag=True, help="Show the whole workflow instead: what it follows from, what followed.")
+@click.option("--timeline", is_flag=True, help="Show its whole life instead: what happened when, by the clock.")
 @click.option("--payload", is_flag=True, help="Show the payload, too: its keys and types, or by --module its values.")
 @click.option(
     "--module",
@@ -154,14 +156,20 @@ def show_command(
     job_id: UUID,
     *,
     tree: bool,
+    timeline: bool,
     payload: bool,
     modules: tuple[str, ...],
     limit: int,
     before: int | None,
 ) -> None:
     """Show a job, its newest ended attempts, and what it waits for. Exit code 1: no such job."""
+    if tree + timeline + payload > 1:
+        raise click.UsageError("--tree, --timeline and --payload show different things: choose one")
     if tree:
         show_tree(settings, job_id)
+        return
+    if timeline:
+        show_timeline(settings, job_id, limit=limit, before=before)
         return
     types = load_payload_types(modules)
     with connect(settings) as link:
