@@ -107,14 +107,24 @@ def _ended(job: JobView, around: Surroundings) -> Finding:
             f"nothing: it has failed, and {who} closed its dead letter: {why_closed}",
             since=around.discarded[2],
         )
-    if job.last_error is not None and job.last_error.code == ON_HOLD:
-        names = ", ".join(map(printable, around.open_effects)) or "an effect"
+    return _failed(job, around)
+
+
+def _failed(job: JobView, around: Surroundings) -> Finding:
+    since, code = job.finished_at, None if job.last_error is None else job.last_error.code
+    names = ", ".join(map(printable, around.open_effects))
+    if code == ON_HOLD and names:
         text = f"a person: nobody knows whether its effect has happened ({names}), so it is on hold"
         return _finding(Reason.EFFECT_ON_HOLD, text, since=since)
-    code = None if job.last_error is None else job.last_error.code
+    if code == ON_HOLD:
+        text = "a person: its effect was on hold and is settled by now; a redrive goes on from there"
+        return _finding(Reason.FAILED, text, since=since)
     why = [text for text in (code, job.failed_because) if text is not None]
     cause = f" ({printable('; '.join(dict.fromkeys(why)))})" if why else ""
-    return _finding(Reason.FAILED, f"a person: it has failed{cause} and is not tried again by itself", since=since)
+    text = f"a person: it has failed{cause} and is not tried again by itself"
+    if names:
+        text += f"; nobody knows whether its effect has happened ({names})"
+    return _finding(Reason.FAILED, text, since=since)
 
 
 def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:

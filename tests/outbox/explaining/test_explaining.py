@@ -292,7 +292,8 @@ def test_what_has_no_payload_any_more(database: Database, link: Link, still: dat
         cancel(connection, cancelled.job_id, by="me", reason="x")
     complete(link, [done])
     database.rows("UPDATE {s}.jobs SET payload = 'null', payload_erased_at = {s}.clock()")
-    for lease, reason in ((failed, Reason.FAILED), (parked, Reason.EFFECT_ON_HOLD), (cancelled, Reason.CANCELLED)):
+    # That of an effect on hold stays until the effect is settled.
+    for lease, reason in ((failed, Reason.FAILED), (parked, Reason.FAILED), (cancelled, Reason.CANCELLED)):
         found = why(database, lease.job_id)
         assert (codes(found), found.since) == ([reason], still)
         assert "no redrive takes it, since its payload was erased" in found.text

@@ -152,6 +152,19 @@ UNDER_WAY: list[Situation] = [
     ),
     (
         job(JobState.FAILED, last_error=error("effect_on_hold")),
+        STAFFED,
+        "a person: its effect was on hold and is settled by now; a redrive goes on from there",
+        [Reason.FAILED],
+    ),
+    (
+        job(JobState.FAILED, last_error=error("Timeout")),
+        Surroundings(NOW, open_effects=("charge",)),
+        "a person: it has failed (Timeout) and is not tried again by itself; "
+        "nobody knows whether its effect has happened (charge)",
+        [Reason.FAILED],
+    ),
+    (
+        job(JobState.FAILED, last_error=error("effect_on_hold")),
         Surroundings(NOW, discarded=("ada", "paid by hand", NOW)),
         "nothing: it has failed, and ada closed its dead letter: paid by hand",
         [Reason.DISCARDED],
