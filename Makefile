@@ -66,6 +66,15 @@ demo: $(READY) ## Run the worked example for real: crash a consumer, restart the
 test: $(READY) ## Run the tests; TEST_ARGS goes to pytest
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TEST_ARGS)
 
+# Debian's package without its service; nothing else has these programs for tests. They are found there by the tests.
+PROMETHEUS := $(VENV)/prometheus
+.PHONY: promtool
+promtool: $(PROMETHEUS)/usr/bin/promtool ## Fetch Prometheus's programs for the tests of alerts and dashboards (Debian, Ubuntu)
+
+$(PROMETHEUS)/usr/bin/promtool: $(READY)
+	@command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "needs apt-get and dpkg" >&2; exit 1; }
+	@mkdir -p $(PROMETHEUS) && cd $(PROMETHEUS) && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+
 .PHONY: soak
 soak: $(READY) ## Run the tests that take minutes each, such as a job that outlives the broker's patience
 	@$(BIN)/python -m pytest -m soak tests/consumer/test_soak.py tests/outbox/schedules tests/outbox/policy $(TEST_ARGS)
