@@ -116,6 +116,10 @@ scale: $(READY) ## Read a million ended jobs, claim beside their purge, release 
 fairness: $(READY) ## Measure waits, shares and limits on real servers against their bounds (six minutes)
 	@PYTHONPATH=tests $(BIN)/python -m fairness $(FAIRNESS_ARGS)
 
+.PHONY: rehearse
+rehearse: $(READY) ## Make the trouble of each runbook on real servers, and follow its page to the end (four minutes)
+	@PYTHONPATH=tests $(BIN)/python -m rehearse $(REHEARSE_ARGS)
+
 .PHONY: secrets
 secrets: $(READY) ## Run all tests, and search everything that comes out of them for the secrets that they plant
 	@PYTHONPATH=tests $(BIN)/python -m pytest -p planted.watch -n $(WORKERS) --dist worksteal $(TEST_ARGS)

@@ -125,4 +125,4 @@ WHERE (s.backend_xmin IS NOT NULL OR s.backend_xid IS NOT NULL) AND s.pid <> pg_
 UNION ALL
 SELECT 'outbox.database.dead_rows', ARRAY[CAST(o.relname AS text)], o.dead FROM ours AS o
 UNION ALL
-SELECT 'outbox.database.clock.ahead', ARRAY[]::text[], extract(epoch FROM pg_catalog.clock_timestamp())
+SELECT 'outbox.database.clock.ahead', ARRAY[]::text[], extract(epoch FROM {schema}.clock())

@@ -1,0 +1,1 @@
+"""The troubles, a module for each page, named like it."""
