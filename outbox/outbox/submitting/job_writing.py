@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from operator import attrgetter
 
 import sqlalchemy as sa
 
@@ -26,6 +26,9 @@ _TRIES = 5
 # What writes a job with a concurrency key: those without one pay nothing for it.
 _KEYED = {"enqueue_one": "enqueue_keyed", "enqueue": "enqueue_keyed", "enqueue_new": "enqueue_new_keyed"}
 _READY = JobState.READY
+_name_of = attrgetter("kind", "logical_key")
+_subject_of = attrgetter("subject")
+_limit_of = attrgetter("limit")
 _UNRESOLVED = (
     "another transaction holds one of these logical keys and its job can't be read; retry the whole transaction"
 )
@@ -57,10 +60,10 @@ class Call:
         alone = len(some) == 1 and not self.place
         text = job_text(some[0], self.options) if alone else jobs_text(some, self.options, self.place)
         parameters: dict[str, object] = {"jobs": text, "bounded": self.bounded}
-        if any(one.subject for one in some):
+        if any(map(_subject_of, some)):
             name = "enqueue_subjects"
             parameters |= {"subjects": subjects_text(some), "supersedes": self.supersedes, "most": MOST}
-        elif any(one.limit for one in some):
+        elif any(map(_limit_of, some)):
             name = _KEYED[name]
         answer: str | None = self.statements.value_within(self.connection, name, parameters)
         answer, held = read_told(answer)
@@ -115,11 +118,7 @@ def write_one(
 
 def _write_new(call: Call, ordered: Sequence[Submission]) -> list[JobRef]:
     """Write jobs if all their keys are free, else nothing: the usual case of a batch, and the faster statement."""
-    if (
-        len(ordered) == 1
-        or any(one.subject for one in ordered)
-        or any(one[:2] == other[:2] for one, other in pairwise(ordered))
-    ):
+    if len(ordered) == 1 or any(map(_subject_of, ordered)) or len({*map(_name_of, ordered)}) < len(ordered):
         return []
     answer = call.ask("enqueue_new", ordered)
     if answer is None:

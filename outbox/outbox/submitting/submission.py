@@ -120,7 +120,7 @@ class Submission(NamedTuple):
 
 def submission_of(payload: Payload, options: Options) -> Submission:
     """Check one payload and give it its id. Raises as `submissions_of`."""
-    return _checked(payload, 0, new_id(), options)
+    return _checked(payload, 0, new_id(), options, _facts_of(type(payload)))
 
 
 def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submission]:
@@ -134,8 +134,9 @@ def submissions_of(payloads: Iterable[Payload], options: Options) -> list[Submis
     if isinstance(payloads, Payload) or not isinstance(payloads, Iterable):
         raise PayloadError("payloads", f"must be an iterable of Payloads, not {type(payloads).__name__}")
     given = list(payloads)
+    classes = {cls: _facts_of(cls) for cls in {*map(type, given)}}
     return [
-        _checked(payload, number, job_id, options)
+        _checked(payload, number, job_id, options, classes[type(payload)])
         for number, (payload, job_id) in enumerate(zip(given, new_ids(len(given)), strict=True))
     ]
 
@@ -178,21 +179,43 @@ def has_same_arguments(submission: Submission, digest: str, tenant: str) -> bool
     return digest in (plain, sealed_digest(ring, tenant, submission.kind, bytes.fromhex(plain)).hex())
 
 
-def _checked(payload: Payload, number: int, job_id: UUID, options: Options) -> Submission:
-    cls = type(payload)
+class _Facts(NamedTuple):
+    """What the payloads of one class have in common, looked up once for all of a call."""
+
+    kind: str
+    queue: str
+    version: int
+    has_subject: bool
+    has_limit: bool
+    is_sealed: bool
+
+
+def _facts_of(cls: type) -> _Facts:
     if not _is_payload(cls):
         it = f": {cls.__name__} lacks it; add kind = '…'" if issubclass(cls, Payload) else f", not {cls.__name__}"
         raise PayloadError("payload", f"must be a Payload with a kind{it}")
+    kind, queue = _check_names(cls.kind, cls.queue)
+    return _Facts(
+        kind=kind,
+        queue=queue,
+        version=int(cls.version),
+        has_subject=cls.subject_key is not Payload.subject_key,
+        has_limit=cls.limit_key is not Payload.limit_key,
+        is_sealed=bool(cls.sealed or seals_all()),
+    )
+
+
+def _checked(payload: Payload, number: int, job_id: UUID, options: Options, facts: _Facts) -> Submission:
     key = payload.checked_key()
     # Most payloads have neither, and pay no call for it.
-    subject = "" if cls.subject_key is Payload.subject_key else payload.checked_subject()
-    limit = None if cls.limit_key is Payload.limit_key else payload.checked_limit()
+    subject = payload.checked_subject() if facts.has_subject else ""
+    limit = payload.checked_limit() if facts.has_limit else None
     text, digest = payload.to_document(options.max_payload_bytes)
     if MARK in text and is_reserved(text):
         raise PayloadError(f"payload.{MARK}", "is the mark of sealed payloads; call the field otherwise")
-    kind, queue = _check_names(cls.kind, cls.queue)
-    submission = Submission(kind, key, number, job_id, int(cls.version), queue, digest.hex(), text, subject, "", limit)
-    return _sealed(submission, cls.__name__, options) if cls.sealed or seals_all() else submission
+    kind, queue, version = facts[:3]
+    submission = Submission(kind, key, number, job_id, version, queue, digest.hex(), text, subject, "", limit)
+    return _sealed(submission, type(payload).__name__, options) if facts.is_sealed else submission
 
 
 def _sealed(plain: Submission, name: str, options: Options) -> Submission:
