@@ -191,7 +191,7 @@ class _Facts(NamedTuple):
 
 
 def _facts_of(cls: type) -> _Facts:
-    if not _is_payload(cls):
+    if not issubclass(cls, Payload) or not hasattr(cls, "kind"):
         it = f": {cls.__name__} lacks it; add kind = '…'" if issubclass(cls, Payload) else f", not {cls.__name__}"
         raise PayloadError("payload", f"must be a Payload with a kind{it}")
     kind, queue = _check_names(cls.kind, cls.queue)
@@ -226,11 +226,6 @@ def _sealed(plain: Submission, name: str, options: Options) -> Submission:
         payload=new_vault(identity).seal_payload(ring, plain.payload),
         plain_digest=plain.digest,
     )
-
-
-@lru_cache(maxsize=1024)
-def _is_payload(cls: type) -> bool:
-    return issubclass(cls, Payload) and hasattr(cls, "kind")
 
 
 @lru_cache(maxsize=1024)
