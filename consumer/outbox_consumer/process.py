@@ -69,6 +69,7 @@ def make_consumer(handlers: Sequence[AnyHandler | str], settings: Settings | Non
 def serve(consumer: Consumer, stop: threading.Event | None = None) -> int:
     """Start a consumer and see it through, as `run_consumer` does."""
     stop = stop or threading.Event()
+    consumer.share_tracing()
     with counted_signals() as requests:
         consumer.start()
         while not (stop.wait(_WATCH_S) or requests.count or consumer.died.is_set()):

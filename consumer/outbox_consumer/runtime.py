@@ -46,6 +46,7 @@ from outbox_consumer.taking.claiming import Claimer
 from outbox_consumer.taking.governor import Governor
 from outbox_consumer.taking.groups import Group, groups_of
 from outbox_consumer.taking.taking import Taker
+from outbox_consumer.taking.traces import Traces
 from outbox_consumer.taking.turns import GroupTurn
 from outbox_consumer.telemetry import ConsumerTelemetry
 from outbox_consumer.timekeeper import Timekeeper
@@ -149,6 +150,10 @@ class Consumer:
                 told["did_you_mean"] = ",".join(close)
             log.warning("no handler's payload names these queues", extra=told)
 
+    def share_tracing(self) -> None:
+        """Have all code of this process trace where the consumer does, unless it has its own way."""
+        self._telemetry.share()
+
     def broker_away(self) -> bool:
         """Tell whether any queue's work is to be taken straight from PostgreSQL now."""
         return any(self._is_away(group) for group in self._groups)
@@ -190,6 +195,7 @@ class Consumer:
         self._loops["end"].join(until - time.monotonic())
         for entry in self._book.entries():
             entry.job.mark_lost("the consumer has ended")
+            entry.end_trail()
         self._heart.stop()
         self._watch.stop()
         self._timekeeper.stop()
@@ -257,6 +263,7 @@ class Consumer:
 
     def _make_claimer(self) -> Claimer:
         link = self._connections.link("claim", statement_s=_CLAIM_STATEMENT_S)
+        tracing = self._telemetry.tracing
         taker = Taker(
             link,
             self._registry,
@@ -266,6 +273,7 @@ class Consumer:
             entry_of=self._entry_of,
             deliver=self._deliver,
             claim_s=_CLAIM_STATEMENT_S + _CLAIM_MARGIN_S,
+            traces=None if tracing is None else Traces(tracing, self._worker.version),
         )
         turns = [
             GroupTurn(

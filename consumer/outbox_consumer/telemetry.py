@@ -26,18 +26,18 @@ class ConsumerTelemetry(ProcessTelemetry):
         dead: names the loops that should run and don't.
 
     Raises:
-        SettingsError: the port can't be listened on.
+        SettingsError: the port can't be listened on, or the file of spans can't be written.
     """
 
     def __init__(self, settings: Settings, connections: Connections, *, dead: Callable[[], Sequence[str]]) -> None:
-        super().__init__(settings, dead=dead)
-        if self._port is not None:
+        super().__init__("consumer", settings, dead=dead)
+        if self._is_shown:
             self._look_by(connections.link("health", statement_s=2), logger="outbox.consumer")
         self._read_pools({"handlers": connections.for_handlers, "completions": connections.for_completions})
 
     def durations(self, name: str) -> Histogram | None:
         """Return where to tell how long something took; None: nobody asks."""
-        return None if self._port is None else self._figures.histogram(name)
+        return None if not self._is_shown else self._figures.histogram(name)
 
     def read_counts(
         self,

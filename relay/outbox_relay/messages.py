@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 from secrets import token_hex
+from typing import Protocol
 
 from outbox.releasing.relaying import ReleasedHint
 from outbox_schemas.hint import MAX_HINT_JOBS
 
-__all__ = ["Message", "Outcome", "Settled", "pack", "per_message"]
+__all__ = ["Message", "Outcome", "Settled", "Spanned", "Spans", "pack", "per_message"]
 
 # A batch becomes at least about this many messages where it can, so that it spreads over the consumers that
 # wait.
@@ -35,6 +36,24 @@ class Outcome(StrEnum):
     """Nobody knows: the connection was lost, or the answer did not come in time. Or it was never sent."""
 
 
+class Spanned(Protocol):
+    """The span of a message that is traced."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the message says of it."""
+
+    def settled(self, outcome: Outcome) -> None:
+        """Take in how the message ended."""
+
+
+class Spans(Protocol):
+    """Gives messages their spans."""
+
+    def traced(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages, some of them with a span."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One broker message: hints of one queue, under an id that a returned message is recognised by. `ahead`: they go
@@ -45,6 +64,7 @@ class Message:
     queue: str
     hints: tuple[ReleasedHint, ...]
     ahead: bool = False
+    span: Spanned | None = None
 
 
 @dataclass(frozen=True, slots=True)

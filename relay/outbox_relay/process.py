@@ -48,6 +48,8 @@ WATCH_EVERY_S = 0.1
 REPORT_EVERY_S = 60.0
 # Of the grace period, what is kept for closing the connection and handing back.
 RESERVE_S = 3.0
+# For so long at the end telemetry is exported.
+CLOSE_S = 5.0
 
 
 def run(settings: Settings | None = None, *, stop: threading.Event | None = None) -> int:
@@ -107,7 +109,7 @@ class _Relay:
             self._publisher.close(RESERVE_S / 2)  # otherwise the release thread has done it
         if not any(thread.is_alive() for thread in self._threads):
             self._wake.close()
-        self._telemetry.close()
+        self._telemetry.close(CLOSE_S)
         log.info("the relay has stopped", extra=self._counters.snapshot())
         if self._died:
             return DEFECT
@@ -216,6 +218,7 @@ class _Relay:
             wake=self._wake,
             news=self._news,
             wakeups=wakeups,
+            releases=self._telemetry.releases,
         )
         self._loop = loop
 

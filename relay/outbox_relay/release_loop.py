@@ -25,10 +25,11 @@ from outbox.settings import RelaySettings
 from outbox_relay.counters import Counters
 from outbox_relay.lengths import RunwayTold
 from outbox_relay.limited import LimitedQueues
-from outbox_relay.messages import Outcome, Settled
+from outbox_relay.messages import Outcome, Settled, Spans
 from outbox_relay.pacing import OweAgain, Polling, owe_again
 from outbox_relay.runways import Runways
 from outbox_relay.shortening import Shortening
+from outbox_relay.tracing import Releases
 
 __all__ = ["Publishing", "ReleaseLoop"]
 
@@ -62,8 +63,16 @@ class Publishing(Protocol):
     def answering(self) -> bool:
         """Whether outcomes may be expected."""
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1, *, ahead: bool = False) -> None:
-        """Send hints, so many to a message however few they are; `ahead` of all that are out."""
+    def publish(
+        self,
+        queue: str,
+        hints: Sequence[ReleasedHint],
+        together: int = 1,
+        *,
+        ahead: bool = False,
+        spans: Spans | None = None,
+    ) -> None:
+        """Send hints, so many to a message however few they are; `ahead` of all that are out; with `spans`."""
 
     def outcomes(self) -> list[Settled]:
         """Return what has been decided since the last call."""
@@ -81,6 +90,7 @@ class ReleaseLoop:
         wake: set by the publisher when it has something to say, and with `news`.
         news: set when a hint is owed again whose place in line the loop may take for done with.
         wakeups: where writers can be asked to set it as well; None: it looks often instead.
+        releases: begins the spans of releases; None: nothing is traced.
     """
 
     def __init__(
@@ -94,6 +104,7 @@ class ReleaseLoop:
         wake: threading.Event,
         news: threading.Event | None = None,
         wakeups: Wakeups | None = None,
+        releases: Releases | None = None,
     ) -> None:
         self._link = link
         self._publisher = publisher
@@ -103,6 +114,7 @@ class ReleaseLoop:
         self._wake = wake
         self._news = news if news is not None else threading.Event()
         self._wakeups = wakeups
+        self._releases = releases
         self._looker = Looker(link, runway=settings.runway)
         self._sharer = Sharer(link, rehint_after_s=settings.rehint_after_s)
         self._polling = Polling(settings.poll_min_s, settings.poll_max_s)
@@ -227,6 +239,8 @@ class ReleaseLoop:
         settled = self._publisher.outcomes()
         for one in settled:
             self._counters.add(one.outcome.value, len(one.message.hints))
+            if one.message.span is not None:
+                one.message.span.settled(one.outcome)
         self._owed_back.extend(owe_again(settled))
         while self._owed_back:
             group = self._owed_back[0]
@@ -258,10 +272,11 @@ class ReleaseLoop:
             self._wake.clear()
 
     def _release(self, queue: str, count: int) -> int:
+        began_ns = self._now_ns()
         hints = self._due(queue, count, self._looker.floors.of(queue).owed)
         if hints:
             hit(Barrier.RELAY_AFTER_RELEASE)
-            self._publisher.publish(queue, hints, self._runways.sends(queue, len(hints)))
+            self._publish(queue, hints, self._runways.sends(queue, len(hints)), began_ns=began_ns)
             self._counters.add("released", len(hints))
         return len(hints)
 
@@ -271,14 +286,30 @@ class ReleaseLoop:
         if not most:
             return queue
         before_others = self._runways.has_room(queue)
+        began_ns = self._now_ns()
         hints = self._sharer.release_joiners(queue.name, most=most, before_others=before_others)
         if not hints:
             return queue
         hit(Barrier.RELAY_AFTER_RELEASE)
-        self._publisher.publish(queue.name, hints, ahead=True)
+        self._publish(queue.name, hints, ahead=True, began_ns=began_ns)
         self._runways.sent_ahead(queue.name, len(hints))
         self._counters.add("released", len(hints))
         return replace(queue, released=queue.released + len(hints))
+
+    def _now_ns(self) -> int:
+        return 0 if self._releases is None else time.time_ns()
+
+    def _publish(
+        self, queue: str, hints: Sequence[ReleasedHint], together: int = 1, *, ahead: bool = False, began_ns: int
+    ) -> None:
+        release = None if self._releases is None else self._releases.of(queue, hints, began_ns)
+        if release is None:
+            self._publisher.publish(queue, hints, together, ahead=ahead)
+            return
+        try:
+            self._publisher.publish(queue, hints, together, ahead=ahead, spans=release)
+        finally:
+            release.end()
 
     def _due(self, queue: str, count: int, since: Place) -> list[ReleasedHint]:
         if queue in self._limited:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from outbox.database.link import Link
 from outbox.leases.identity import worker_identity
@@ -14,6 +15,7 @@ from outbox.telemetry.process import ProcessTelemetry, counted
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
 from outbox_relay.lengths import RunwayTold
+from outbox_relay.tracing import Releases
 
 __all__ = ["RelayTelemetry"]
 
@@ -26,26 +28,38 @@ class RelayTelemetry(ProcessTelemetry):
         dead: names the threads that have died, or that should run and don't.
 
     Raises:
-        SettingsError: the port can't be listened on.
+        SettingsError: the port can't be listened on, or the file of spans can't be written.
     """
 
     def __init__(
         self, settings: Settings, counters: Counters, *, link: Callable[[], Link], dead: Callable[[], Sequence[str]]
     ) -> None:
-        super().__init__(settings, dead=dead)
+        super().__init__("relay", settings, dead=dead)
         self._counters = counters
         self._publisher: Publisher | None = None
         self.confirmed: Callable[[float], None] | None = None
         """Is to be told of each confirm in how many seconds it came; None: nobody asks."""
-        if self._port is not None:
-            self._look_by(link(), logger="outbox.relay", look=Gauges(self._figures, worker_identity().name).look)
+        self.releases = None if self.tracing is None else Releases(self.tracing)
+        """Begins the spans of releases; None: nothing is traced."""
+        looks = [] if self.releases is None else [self.releases.look]
+        if self._is_shown:
+            looks.append(Gauges(self._figures, worker_identity().name).look)
+        if looks:
+            self._look_by(link(), logger="outbox.relay", look=partial(_look, looks))
+        if self._is_shown:
             self.confirmed = self._figures.histogram("outbox.relay.confirm.duration").observe
             self._read_counters()
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Answer no more, and export what is left, within a bound."""
+        if self.releases is not None:
+            self.releases.close()
+        super().close(timeout_s)
 
     def read_publisher(self, publisher: Publisher | None, runways: Callable[[], Mapping[str, RunwayTold]]) -> None:
         """Show the publisher, if there is one, and how long the runways are. `runways` is called on any thread."""
         self._publisher = publisher
-        if publisher is not None and self._port is not None:
+        if publisher is not None and self._is_shown:
             self._read_publisher(publisher)
             self._figures.read(
                 "outbox.relay.runway", lambda: [((queue,), told["hints"]) for queue, told in runways().items()]
@@ -69,3 +83,8 @@ class RelayTelemetry(ProcessTelemetry):
         figures.read("outbox.relay.unconfirmed", lambda: [((), publisher.outstanding)])
         figures.read("outbox.relay.broker.connections", lambda: [((), publisher.connections)])
         figures.read("outbox.relay.broker.blocked", lambda: [((), publisher.blocked_s)])
+
+
+def _look(looks: Iterable[Callable[[Link], None]], link: Link) -> None:
+    for look in looks:
+        look(link)

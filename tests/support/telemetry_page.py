@@ -1,4 +1,4 @@
-"""The page of all that is shown, made from the table that the code goes by; `python tests/support/telemetry_page.py`
+"""The page of all that is shown, made from the tables that the code goes by; `python tests/support/telemetry_page.py`
 writes it.
 """
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from outbox.settings.telemetry import TelemetrySettings
 from outbox.telemetry.contract import LABELS, METRICS, Kind, Metric, most_series, prometheus_name
 from outbox.telemetry.events import COUNTS, EVENTS, FIELDS, Event
+from outbox.tracing.contract import ATTRIBUTES, SPANS, SpanTerms
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "telemetry.md"
 TEXT = Path(__file__).with_name("telemetry_page.md")
@@ -17,7 +18,25 @@ TEXT = Path(__file__).with_name("telemetry_page.md")
 def page() -> str:
     """Return the page as it has to stand: the text beside this file, with its tables."""
     text = TEXT.read_text(encoding="utf-8").replace("{events}", _events()).replace("{fields}", _fields())
+    text = text.replace("{spans}", _spans()).replace("{attributes}", _attributes())
     return text.replace("{metrics}", _metrics()).replace("{labels}", _labels()).replace("{most}", _most())
+
+
+def _spans() -> str:
+    head = "| span | kind | by | under | linked to | always has | may have | |\n|---|---|---|---|---|---|---|---|\n"
+    return head + "\n".join(map(_span_row, SPANS))
+
+
+def _span_row(one: SpanTerms) -> str:
+    always, sometimes = (", ".join(f"`{name}`" for name in names) for names in (one.always, one.sometimes))
+    named = f"{one.name} {{{one.of}}}" if one.of else one.name
+    cells = (f"`{named}`", one.kind, one.by, one.parent, one.links, always, sometimes, one.about)
+    return f"| {' | '.join(cells)} |"
+
+
+def _attributes() -> str:
+    rows = [f"| `{name}` | {about.text} | {about.values} |" for name, about in ATTRIBUTES.items()]
+    return "| attribute | | values |\n|---|---|---|\n" + "\n".join(rows)
 
 
 def _metrics() -> str:

@@ -15,6 +15,7 @@ from pika.exceptions import ChannelClosedByBroker
 from pika.spec import Basic, BasicProperties
 
 from outbox.logs import RateLimited
+from outbox.tracing.context import read_header
 from outbox_consumer.broker.acks import AckLedger
 from outbox_consumer.holding.hints import Hint
 from outbox_schemas import BadHint, decode_hint
@@ -150,7 +151,10 @@ class Subscription:
             self._dropped(str(error))
             return
         self._ledger.deliver(tag)
-        self._received(Hint(self.number, tag, deque(jobs), ahead=(properties.priority or 0) >= AHEAD))
+        hint = Hint(self.number, tag, deque(jobs), ahead=(properties.priority or 0) >= AHEAD)
+        if properties.headers:  # as from a relay that traces; or from anybody: it is a link of a span, no more
+            hint.trace = read_header(properties.headers.get("traceparent"), properties.headers.get("tracestate"))
+        self._received(hint)
 
     def _on_cancelled_by_broker(self, _frame: object) -> None:
         """Start over with a new channel, which declares the queue again: it was deleted or has moved."""

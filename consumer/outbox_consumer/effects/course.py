@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from outbox.leases.effects import EffectBook, Found, Remote, SettledBy, Written
 from outbox.processes.barriers import Barrier, hit
 from outbox.sealing.vault import Vault
+from outbox_consumer.basis.trails import EffectTrail
 from outbox_consumer.effects.deciding import Step, in_doubt, step_for
 from outbox_consumer.effects.declared import Declared
 from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, SurelyNotDone
@@ -60,6 +61,7 @@ class Owner:
     lose: Callable[[], NoReturn]
     key_lifetime_s: float | None = None
     vault: Vault | None = None
+    trail: EffectTrail | None = None
 
 
 class Course:
@@ -67,6 +69,8 @@ class Course:
 
     def __init__(self, owner: Owner, book: EffectBook, declared: Declared) -> None:
         self._owner = owner
+        self.trail = owner.trail
+        """Its spans, for whoever drives it; None: it is not traced."""
         self._book = book
         self._declared = declared
         self._seals = Seals(owner.vault, declared.name)
@@ -89,7 +93,10 @@ class Course:
             on_uncertain=declared.on_uncertain,
             key_lifetime_s=self._owner.key_lifetime_s,
         )
+        if self.trail is not None:
+            self.trail.decided(step.name.lower())
         if step is Step.RETURN:
+            self._tell(EffectState.CONFIRMED)
             return _value(self._seals.opened(found.result_text))
         if step is Step.RECONCILE:
             remote = yield from self._reconcile(found)
@@ -151,6 +158,7 @@ class Course:
         if not written.held:
             yield from self._report_late(sealed)
             self._owner.lose()
+        self._tell(EffectState.CONFIRMED)
         self._check_own(written)
         if remote.result_note is not None:
             raise unstorable(self._owner.job_id, self._declared.name, remote.result_note)
@@ -170,6 +178,7 @@ class Course:
         sure = surely and issubclass(type(error), (SurelyNotDone, *self._declared.not_done))
         state = EffectState.NOT_DONE if sure else EffectState.UNCERTAIN
         failure = self._seals.failure(failure_of(error))
+        self._tell(state)
         hit(Barrier.EFFECT_BEFORE_LEAVE)
         try:
             yield Record(lambda connection: self._book.leave(connection, call, state, failure.code, failure.message))
@@ -196,6 +205,10 @@ class Course:
     def _check_own(self, written: Written) -> None:
         if not written.written:
             raise RuntimeError(f"the record of effect {self._declared.name!r} was changed by other hands meanwhile")
+
+    def _tell(self, state: EffectState) -> None:
+        if self.trail is not None:
+            self.trail.settled(state.value)
 
     def _facts(self) -> dict[str, Any]:
         return {"job_id": str(self._owner.job_id), "attempt": self._owner.attempt, "effect": self._declared.name}

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from outbox_consumer.basis.copies import end_copy
 from outbox_consumer.basis.errors import TerminalError
+from outbox_consumer.basis.trails import asking
 from outbox_consumer.effects.course import Ask, Course, Record
 from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone
 from outbox_consumer.effects.refusals import unsettled_reason
@@ -107,10 +108,11 @@ def run(course: Course, persist: Persist) -> Any:
     def do(step: Record | Ask) -> Any:
         if isinstance(step, Record):
             return persist(step.run)
-        try:
-            answer = step.run()
-        finally:
-            end_copy()
+        with asking(course.trail, step.what):
+            try:
+                answer = step.run()
+            finally:
+                end_copy()
         return _not_awaitable(step.what, answer)
 
     steps, answer, error = course.steps(), None, None
@@ -178,11 +180,12 @@ async def _driven(course: Course, recorder: _Recorder) -> Any:
             return await recorder.record(step)
         if recorder.cancelled is not None:
             raise recorder.cancelled
-        try:
-            answer = step.run()
-            return await answer if inspect.isawaitable(answer) else answer
-        finally:
-            end_copy()
+        with asking(course.trail, step.what):
+            try:
+                answer = step.run()
+                return await answer if inspect.isawaitable(answer) else answer
+            finally:
+                end_copy()
 
     steps, answer, error = course.steps(), None, None
     while True:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
@@ -23,6 +23,7 @@ from outbox.texts.hiding import Hidden, hiding
 from outbox_consumer.basis.blocking import KnowsItsLoop
 from outbox_consumer.basis.copies import refuse_in_copy
 from outbox_consumer.basis.errors import MisuseError
+from outbox_consumer.basis.trails import Trail
 from outbox_consumer.effects.course import Course, Owner
 from outbox_consumer.effects.deciding import OnUncertain
 from outbox_consumer.effects.declared import Declared
@@ -51,6 +52,8 @@ class CallsEffects(KnowsItsLoop):
     vault: Vault | None
     # What is sensitive in the payload. The job's own: a thread that the handler starts lacks the attempt's context.
     hidden: Hidden | None = None
+    # Its spans; None: it is not traced.
+    trail: Trail | None = None
     # Made by the first call of an effect: most jobs have none.
     _underway: Underway | None = None
     _calls_over: bool = False
@@ -175,9 +178,12 @@ class CallsEffects(KnowsItsLoop):
             underway = self._underway = self._underway or Underway(self._refuse_late)
         lifetime = self._effect_key_lifetime
         lifetime_s = None if lifetime is None else lifetime.total_seconds()
-        owner = Owner(self.id, self.attempt, self.check, self._refused, lifetime_s, self.vault)
         book = EffectBook(self._statements, self._lease, self.attempt, name)
-        with underway.calling(name), hiding(self.hidden):
+        with underway.calling(name), hiding(self.hidden), ExitStack() as stack:
+            trail = None if self.trail is None else self.trail.effect(name)
+            if trail is not None:
+                stack.enter_context(trail.around())
+            owner = Owner(self.id, self.attempt, self.check, self._refused, lifetime_s, self.vault, trail)
             yield partial(Course, owner, book)
 
     def _persist(self, write: Callable[[sa.Connection], Any]) -> Any:

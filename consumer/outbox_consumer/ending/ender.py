@@ -25,7 +25,7 @@ from outbox.logs import RateLimited
 from outbox.processes.barriers import Barrier, hit
 from outbox.telemetry.series import Histogram
 from outbox_consumer.basis.counters import Counters
-from outbox_consumer.ending.endings import COUNTERS, ENDED, OUTCOMES, Ending, How, in_rounds
+from outbox_consumer.ending.endings import COUNTERS, ENDED, EXPECTED, OUTCOMES, Ending, How, code_of, in_rounds
 from outbox_consumer.ending.refusals import Refusals
 from outbox_consumer.ending.telling import Telling
 from outbox_consumer.ending.writing import UNSTORABLE, send, unsettled
@@ -94,6 +94,8 @@ class Ender:
             for item in endings:
                 if not (item.entry.ending or item.entry.completing):
                     item.entry.ending, item.entry.ended_at = True, now
+                    if item.entry.trail is not None:
+                        item.entry.trail.ending(EXPECTED[item.how].value, code_of(item))
                     self._waiting.append(item)
                     taken += 1
             self._wake.notify()
@@ -267,6 +269,8 @@ class Ender:
             ours = found in OUTCOMES[item.how]
             if found is not None and (ours or (found is Outcome.SUCCEEDED and item.entry.commit_sent)):
                 self._counters.add(COUNTERS[found])
+                if item.entry.trail is not None:
+                    item.entry.trail.outcome = found.value
                 if found in ENDED:
                     self._rates.add([item.entry.claimed.queue])
                 self._counters.add("commits_resolved", int(item.entry.lease.job_id not in written))

@@ -21,9 +21,11 @@ from outbox_schemas import FailedBecause, Outcome
 __all__ = [
     "COUNTERS",
     "ENDED",
+    "EXPECTED",
     "OUTCOMES",
     "Ending",
     "How",
+    "code_of",
     "ending_for",
     "in_rounds",
     "judged",
@@ -65,6 +67,16 @@ ENDED = frozenset({Outcome.SUCCEEDED, Outcome.FAILED})
 """Outcomes after which nothing more of the job is to be done."""
 
 
+EXPECTED = {
+    How.SUCCEED: Outcome.SUCCEEDED,
+    How.RETRY: Outcome.RETRIED,
+    How.FAIL: Outcome.FAILED,
+    How.HAND_BACK: Outcome.HANDED_BACK,
+    How.PARK: Outcome.HANDED_BACK,
+}
+"""The outcome that each way leads to, unless the job's history or its deadline says otherwise."""
+
+
 @dataclass(slots=True, eq=False)
 class Ending:
     """What is to be written for one attempt. Never changed (and not frozen, which would make each one dearer)."""
@@ -81,6 +93,11 @@ class Ending:
     def throttled(self) -> bool:
         """Whether the other side asked for a pause: that charges no attempt."""
         return self.failure is not None and self.failure.error_class == THROTTLED
+
+
+def code_of(item: Ending) -> str:
+    """Return the code of a failure, or why else the job fails; `none` where nothing says."""
+    return item.failure.code if item.failure is not None else str(item.because or "none")
 
 
 def ending_for(entry: Entry, error: BaseException) -> Ending:

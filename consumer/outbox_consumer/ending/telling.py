@@ -10,7 +10,7 @@ from outbox.logs import RateLimited
 from outbox.sealing.envelope import is_sealed_text
 from outbox.texts.masking import shortened
 from outbox_consumer.effects.errors import EffectArgumentsChanged, EffectOnHold, EffectResultUnstorable
-from outbox_consumer.ending.endings import Ending
+from outbox_consumer.ending.endings import Ending, code_of
 from outbox_schemas import Outcome
 
 __all__ = ["Telling"]
@@ -48,7 +48,7 @@ class Telling:
         """Say that a job has failed for good (WARNING), or that it will be tried again (INFO); of others nothing."""
         if found in _COUNTED:
             kind = item.entry.claimed.kind
-            self._counts[kind, self._limited_code(kind, _code(item)), found.value] += 1
+            self._counts[kind, self._limited_code(kind, code_of(item)), found.value] += 1
         if found is Outcome.FAILED:
             self._say(logging.WARNING, "job failed", item)
         elif found is Outcome.RETRIED:
@@ -68,7 +68,7 @@ class Telling:
 
     def _say(self, level: int, event: str, item: Ending, *, wait_s: float | None = None) -> None:
         claimed, failure = item.entry.claimed, item.failure
-        code = _code(item)
+        code = code_of(item)
         facts: dict[str, Any] = {
             "job_id": claimed.lease.job_id,
             "kind": claimed.kind,
@@ -89,7 +89,3 @@ class Telling:
                 return _OTHER
             self._known.add((kind, code))
         return code
-
-
-def _code(item: Ending) -> str:
-    return item.failure.code if item.failure is not None else str(item.because or "none")

@@ -17,6 +17,7 @@ from outbox.leases.ending import Course
 from outbox.leases.leasing import Beat, Claimed, Lease
 from outbox.sealing.envelope import is_sealed
 from outbox.texts.hiding import Hidden, marks
+from outbox_consumer.basis.trails import Trail
 from outbox_consumer.contract.handler import AnyHandler
 from outbox_consumer.contract.job import Job
 from outbox_consumer.failing.retry import plain
@@ -38,6 +39,7 @@ class Entry:
         lost: it has been counted as lost.
         stalled: its marker had not moved for too long. That stands, whatever it says now.
         told: the last marker that a heartbeat has stored.
+        trail: its spans; None: it is not traced.
     """
 
     claimed: Claimed
@@ -53,6 +55,7 @@ class Entry:
     lost: bool = False
     stalled: bool = False
     told: str | None = None
+    trail: Trail | None = None
 
     @property
     def lease(self) -> Lease:
@@ -106,6 +109,13 @@ class Entry:
         touched = self.job.effects_touched
         return Course(self.started_s, reached, touched, may_owe=bool(touched) or self.claimed.attempt > 1)
 
+    def end_trail(self) -> None:
+        """End its spans, if there are any."""
+        if self.trail is not None:
+            course = self.course
+            phase = str(course.reached or Reached.CLAIMED)
+            self.trail.end(is_lost=self.lost, phase=phase, effects=list(course.effects or ()))
+
     def overruns(self, now: float) -> bool:
         """Tell whether it has started and is past its handler's maximum runtime."""
         return self.started_at is not None and now - self.started_at > self.handler.max_runtime.total_seconds()
@@ -147,12 +157,15 @@ class LeaseBook:
         """Forget a lease that has ended or is not ours any more."""
         with self._lock:
             self._entries.pop(entry.lease.token, None)
+        entry.end_trail()
 
     def remove_all(self, entries: Iterable[Entry]) -> None:
         """Forget leases that have ended together."""
         with self._lock:
             for entry in entries:
                 self._entries.pop(entry.claimed.lease.token, None)
+                if entry.trail is not None:
+                    entry.end_trail()
 
     def holds(self, lease: Lease) -> bool:
         """Tell whether a lease is in the book."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from outbox.tracing.context import Trace
+
 __all__ = ["Hint", "HintSource", "Inbox", "NoHints", "Wake"]
 
 
@@ -26,7 +28,7 @@ class HintSource(Protocol):
 @dataclass(slots=True, eq=False)
 class Hint:
     """One message: its place on its channel, and the jobs in it that are not decided yet. `ahead`: they go ahead of
-    those of all messages that came without it.
+    those of all messages that came without it. `trace`: where the message says that it was published.
     """
 
     channel: int
@@ -34,6 +36,7 @@ class Hint:
     jobs: deque[UUID]
     received_at: float = field(default_factory=time.monotonic)
     ahead: bool = False
+    trace: Trace | None = None
 
 
 class Wake:

@@ -17,6 +17,7 @@ from outbox.telemetry.series import Histogram
 from outbox.texts.hiding import hiding
 from outbox_consumer.basis.copies import end_any_copy, end_copy
 from outbox_consumer.basis.counters import Counters
+from outbox_consumer.basis.trails import applying, handling
 from outbox_consumer.basis.unfinished import refuse_unfinished
 from outbox_consumer.contract.classifying import loss_in
 from outbox_consumer.contract.handler import AsyncHandler, Handler
@@ -63,7 +64,11 @@ class Attempts:
         """
         self._begin(entry)
         try:
-            result = (work or handle_here)(entry)
+            if entry.trail is None:
+                result = (work or handle_here)(entry)
+            else:
+                with entry.trail.handling():
+                    result = (work or handle_here)(entry)
         except BaseException as error:  # noqa: BLE001 - user code: SystemExit and KeyboardInterrupt end the attempt, not us
             end_any_copy()
             self.fail(entry, error)
@@ -78,10 +83,10 @@ class Attempts:
         try:
             payload = read_payload(entry)
             hit(Barrier.CONSUMER_BEFORE_HANDLE)
-            if entry.hidden is None:  # nearly every job; the block below would cost each of them
+            if entry.hidden is None and entry.trail is None:  # nearly every job: spare it the blocks
                 result = await _async_handler(entry).handle(entry.job, payload)
             else:
-                with hiding(entry.hidden):
+                with hiding(entry.hidden), handling(entry.trail):
                     result = await _async_handler(entry).handle(entry.job, payload)
             end_any_copy()
             return True, _finished(entry, result)
@@ -101,7 +106,7 @@ class Attempts:
         entry.job.begin_apply()
         bound = bound_ids.set(entry.ids)  # of an asynchronous handler, `apply` runs on another thread
         try:
-            with hiding(entry.hidden):
+            with hiding(entry.hidden), applying(entry.trail):
                 resolved = self._applier.complete(entry, result)
         except BaseException as error:  # noqa: BLE001 - `apply` is user code
             end_copy()
@@ -184,7 +189,7 @@ def handle_here(entry: Entry) -> Any:
     """Read the payload and run a synchronous handler in this process. Raises whatever user code does."""
     payload = read_payload(entry)
     hit(Barrier.CONSUMER_BEFORE_HANDLE)
-    if entry.hidden is None:  # nearly every job; the block below would cost each of them
+    if entry.hidden is None:  # nearly every job: spare it the blocks
         return _finished(entry, _sync_handler(entry).handle(entry.job, payload))
     with hiding(entry.hidden):
         return _finished(entry, _sync_handler(entry).handle(entry.job, payload))

@@ -23,8 +23,10 @@ from outbox.sealing.vault import openable
 from outbox_consumer.basis.counters import Counters
 from outbox_consumer.contract.registry import Registry
 from outbox_consumer.holding.book import Entry, LeaseBook
+from outbox_consumer.holding.hints import Hint
 from outbox_consumer.holding.suspects import Suspects
 from outbox_consumer.taking.groups import Group
+from outbox_consumer.taking.traces import Traces
 
 __all__ = ["Taker"]
 
@@ -48,6 +50,7 @@ class Taker:
     Args:
         link: the claiming loop's connection.
         deliver: takes a group's new leases to its slots; they are in the book by then.
+        traces: begins the spans of claims; None: nothing is traced.
         claim_s: how long a claim may still run on the server after its connection was lost, in seconds.
     """
 
@@ -62,6 +65,7 @@ class Taker:
         entry_of: Callable[[Claimed, float], Entry],
         deliver: Deliver,
         claim_s: float,
+        traces: Traces | None = None,
     ) -> None:
         self._link = link
         self._registry = registry
@@ -71,15 +75,22 @@ class Taker:
         self._entry_of = entry_of
         self._deliver = deliver
         self._limited = RateLimited(log, every_s=10)
+        self._traces = traces
         self._suspects = Suspects(claim_s)
 
-    def take(self, group: Group, ids: Sequence[UUID], *, ahead: bool = False) -> tuple[int, int]:
+    def take(
+        self, group: Group, ids: Sequence[UUID], *, ahead: bool = False, hints: Sequence[Hint] = ()
+    ) -> tuple[int, int]:
         """Claim, put the leases in the book, and see to what was refused. Return how many were claimed, and how many
         of the others are out of the way now. `ahead`: they go ahead of what waits for a slot.
+        `hints`: the messages that have named them.
         """
         if not ids:
             return 0, 0
+        began_ns = 0 if self._traces is None else time.time_ns()
         entries = self._take_leases(group, ids)
+        if self._traces is not None:
+            self._traces.claimed(group.queues[0], entries, named=len(ids), hints=hints, began_ns=began_ns)
         self._counters.add("claimed", len(entries))
         self._deliver(group, entries, ahead=ahead)
         if len(self._suspects):

@@ -123,7 +123,8 @@ class GroupTurn:
         ids, decided, half_read = inbox.take(room)
         hit(Barrier.CONSUMER_AFTER_RECEIVE)
         try:
-            self._taker.take(self.group, ids, ahead=ahead)
+            hints = decided if half_read is None else [*decided, half_read]
+            self._taker.take(self.group, ids, ahead=ahead, hints=hints)
         except psycopg.Error:
             # Nothing is decided, so the messages go back to the broker, the half-read one included: its first jobs
             # would have no hint any more.

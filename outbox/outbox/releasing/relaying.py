@@ -251,6 +251,12 @@ def stray_hints(
     return [row.job_id for row in rows]
 
 
+def trace_contexts(link: Link, job_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the texts of the trace contexts in which these jobs were submitted, of those that have one."""
+    rows = link.run("trace_contexts", job_ids=list(job_ids))
+    return {row.id: row.trace_text for row in rows}
+
+
 def overdue_queues(link: Link) -> list[str]:
     """Return the queues with unclaimed hints past their re-hint time, or released by sessions that have ended; ask the
     broker which of them are empty.

@@ -24,6 +24,16 @@ class TelemetrySettings(BaseModel):
     """How many queues, and how many kinds in their queues, have figures of their own, the first ones that a process
     meets; all others together are `other`. 1 to 1000."""
 
+    spans_file: str | None = None
+    """A file that spans are appended to, one line of JSON each, for whoever has no collector; see docs/telemetry.md.
+    Needs the extra `telemetry`. Unset: none."""
+    spans_file_bytes: Annotated[int, Field(strict=True)] = Field(default=67_108_864, ge=65_536, le=17_179_869_184)
+    """So many bytes at most has that file; what would make it longer begins it anew, and the one before is kept beside
+    it as `.1`. 65536 to 17179869184."""
+    traces_per_s: Annotated[int, Field(strict=True)] = Field(default=20, ge=1, le=100_000)
+    """How many attempts, at most, a consumer traces in a second, and a relay messages: what bounds the price of
+    tracing. 1 to 100000."""
+
     @field_validator("listen", mode="before")
     @classmethod
     def _from_number(cls, value: object) -> object:

@@ -112,6 +112,7 @@ LABELS: Mapping[str, Label] = MappingProxyType(
         "state": Label("the state of an effect whose outcome is not known", ("pending", "uncertain")),
         "role": Label("what a process does", ("relay", "consumer")),
         "table": Label("a table of ours", ("jobs", "outbox", "attempts", "effects")),
+        "spans": Label("what became of ended spans", ("exported", "dropped")),
         "pool": Label("whose database connections", ("handlers", "completions")),
     }
 )
@@ -129,6 +130,7 @@ ONE_RELAY = "one relay"
 METRICS: tuple[Metric, ...] = (
     Metric("outbox.process.uptime", Kind.GAUGE, "s", _BOTH, "seconds since the process started"),
     Metric("outbox.process.threads", Kind.GAUGE, "{thread}", _BOTH, "threads of the process, all of them"),
+    Metric("outbox.process.spans", Kind.COUNTER, "{span}", _BOTH, "ended spans", ("spans",)),
     Metric("outbox.broker.away", Kind.GAUGE, "s", _BOTH, "for how long the broker has been away; 0 while it is there"),
     Metric(
         "outbox.broker.absent",

@@ -4,56 +4,90 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from outbox.database.link import Link
 from outbox.settings import Settings
+from outbox.telemetry.contract import LABELS
 from outbox.telemetry.health import Verdict, Wrong
+from outbox.telemetry.otel import open_telemetry
 from outbox.telemetry.port import Port
 from outbox.telemetry.probe import Probe
 from outbox.telemetry.series import Figures, Labels
 from outbox.telemetry.showing import Showing, open_port
+from outbox.tracing.tracer import Tracing
+
+if TYPE_CHECKING:
+    from outbox.telemetry.metrics_push import MetricsPush
 
 __all__ = ["ProcessTelemetry", "counted"]
 
 
 class ProcessTelemetry:
-    """Shows one process, from `start` to `close`. Where no port is set nothing is opened, started or measured.
+    """Shows one process, from `start` to `close`. Where nothing is to be shown or exported, nothing is opened,
+    started or measured.
 
     Args:
+        role: `relay` or `consumer`.
         dead: names the threads that have died, or that should run and don't.
 
     Raises:
-        SettingsError: the port can't be listened on.
+        SettingsError: the port can't be listened on, or the file of spans can't be written.
     """
 
-    def __init__(self, settings: Settings, *, dead: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, role: str, settings: Settings, *, dead: Callable[[], Sequence[str]]) -> None:
         self._figures = Figures(settings.telemetry.names)
+        self._otel = open_telemetry(role, settings.telemetry)
         self._dead = dead
         self._stopping = False
         checks = {"/live": self.live, "/ready": self.ready}
         self._port: Port | None = open_port(settings.telemetry, Showing(self._figures, checks))
         self._probe: Probe | None = None
+        self._push = self._pushing()
+        self._is_shown = self._port is not None or self._push is not None
+        self.tracing: Tracing | None = None if self._otel is None else self._otel.tracing
+        """Makes this process's spans; None: it doesn't trace."""
+        self._figures.read("outbox.process.spans", lambda: list(self._spans().items()))
+
+    def _spans(self) -> dict[Labels, float]:
+        """Return what became of ended spans; nothing where there are none."""
+        found = {} if self._otel is None else self._otel.spans()
+        return {(fate,): found.get(fate, 0) for fate in LABELS["spans"].values or ()}
+
+    def _pushing(self) -> MetricsPush | None:
+        """Return what pushes the figures; None: nobody asks."""
+        if self._otel is None or not self._otel.metric_exporters:
+            return None
+        from outbox.telemetry.metrics_push import MetricsPush  # noqa: PLC0415 - it loads OpenTelemetry
+
+        otel = self._otel
+        return MetricsPush(self._figures.collect, otel.metric_exporters, otel.resource, otel.push_every_s)
+
+    def share(self) -> None:
+        """Have all code of this process trace where we do, unless it has its own way."""
+        if self._otel is not None:
+            self._otel.share()
 
     def _look_by(self, link: Link, *, logger: str, look: Callable[[Link], None] | None = None) -> None:
         """Have the database looked at on this link."""
         self._probe = Probe(link, logger=logger, look=look)
 
     def start(self) -> None:
-        """Begin to answer."""
-        if self._port is not None and self._probe is not None:
-            self._probe.start()
-            self._port.start()
+        """Begin to answer, and to export."""
+        for part in (self._probe, self._port, self._otel, self._push):
+            if part is not None:
+                part.start()
 
     def stopping(self) -> None:
         """Be ready no more."""
         self._stopping = True
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Answer no more, and wait for so long at most that the threads have ended."""
-        if self._port is not None and self._probe is not None:
-            until = time.monotonic() + timeout_s
-            self._port.close(timeout_s)
-            self._probe.close(until - time.monotonic())
+        """Answer no more, export what is left, and wait for so long at most that the threads have ended."""
+        until = time.monotonic() + timeout_s
+        for part, most_s in ((self._port, 1.0), (self._otel, 5.0), (self._push, 5.0), (self._probe, 1.0)):
+            if part is not None:
+                part.close(min(max(until - time.monotonic(), 0.0), most_s))
 
     def live(self) -> Verdict:
         """Tell whether all threads run. What is away is no reason to end a process: it waits."""

@@ -7,7 +7,7 @@ them once, and they are cut where these belong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 
 import pika
@@ -29,8 +29,9 @@ _END = bytes([spec.FRAME_END])
 _AROUND_A_BODY = spec.FRAME_HEADER_SIZE + spec.FRAME_END_SIZE
 
 
-def _properties(message_id: str, *, ahead: bool) -> pika.BasicProperties:
+def _properties(message_id: str, *, ahead: bool, headers: Mapping[str, str] | None = None) -> pika.BasicProperties:
     return pika.BasicProperties(
+        headers=dict(headers) if headers else None,
         content_type="application/json",
         delivery_mode=_PERSISTENT,
         priority=AHEAD if ahead else None,
@@ -57,15 +58,18 @@ class Envelope:
         publish = spec.Basic.Publish(exchange="", routing_key=queue, mandatory=True)
         self._method = frame.Method(channel_number, publish).marshal()
         # One letter stands for an id that is still to come.
-        header = frame.Header(channel_number, 0, _properties("?", ahead=ahead)).marshal()[
-            _FRAME.size + _CONTENT.size : -1
-        ]
+        header = self._marshalled("?")
         self._before_id, self._after_id = header.split(b"\x01?")
 
-    def around(self, message_id: str, body: bytes) -> bytes:
-        """Return a message as the protocol writes it. Its id has 1 to 255 ASCII characters, its body is not empty."""
-        name = message_id.encode("ascii")
-        properties = b"%b%c%b%b" % (self._before_id, len(name), name, self._after_id)
+    def around(self, message_id: str, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
+        """Return a message as the protocol writes it. Its id has 1 to 255 ASCII characters, its body is not empty. With
+        headers, which few have, its frame is made anew.
+        """
+        if headers:
+            properties = self._marshalled(message_id, headers)
+        else:
+            name = message_id.encode("ascii")
+            properties = b"%b%c%b%b" % (self._before_id, len(name), name, self._after_id)
         return b"".join((
             self._method,
             _FRAME.pack(spec.FRAME_HEADER, self._channel, _CONTENT.size + len(properties)),
@@ -74,6 +78,10 @@ class Envelope:
             _END,
             self._frames(body),
         ))  # fmt: skip
+
+    def _marshalled(self, message_id: str, headers: Mapping[str, str] | None = None) -> bytes:
+        properties = _properties(message_id, ahead=self.ahead, headers=headers)
+        return bytes(frame.Header(self._channel, 0, properties).marshal()[_FRAME.size + _CONTENT.size : -1])
 
     def _frames(self, body: bytes) -> bytes:
         most = self._most
@@ -97,15 +105,15 @@ class Outgoing:
         """Return what this channel puts around messages to a queue."""
         return Envelope(self._channel.channel_number, queue, self._channel.connection.params.frame_max, ahead=ahead)
 
-    def put(self, envelope: Envelope, message_id: str, body: bytes) -> None:
+    def put(self, envelope: Envelope, message_id: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Publish a message with the next `flush`, or before. Raises `AMQPError` if the channel isn't open."""
         if self._write is None:
-            properties = _properties(message_id, ahead=envelope.ahead)
+            properties = _properties(message_id, ahead=envelope.ahead, headers=headers)
             self._channel.basic_publish("", envelope.queue, body, properties, mandatory=True)
         elif not self._channel.is_open:
             raise ChannelWrongStateError("the channel is not open")
         else:
-            self._waiting.append(envelope.around(message_id, body))
+            self._waiting.append(envelope.around(message_id, body, headers))
             if len(self._waiting) >= _TOGETHER:
                 self.flush()
 

@@ -23,7 +23,7 @@ from outbox.releasing.relaying import ReleasedHint
 from outbox.settings import Settings
 from outbox.settings.urls import AmqpAddress
 from outbox_relay.broker.session import Session, SessionSettings
-from outbox_relay.messages import Message, Settled, pack
+from outbox_relay.messages import Message, Settled, Spans, pack
 from outbox_relay.window import Window
 from outbox_schemas.topology import broker_queue, queue_arguments
 
@@ -143,11 +143,22 @@ class Publisher:
         """Messages without an outcome."""
         return self._window.outstanding
 
-    def publish(self, queue: str, hints: Sequence[ReleasedHint], together: int = 1, *, ahead: bool = False) -> None:
+    def publish(
+        self,
+        queue: str,
+        hints: Sequence[ReleasedHint],
+        together: int = 1,
+        *,
+        ahead: bool = False,
+        spans: Spans | None = None,
+    ) -> None:
         """Send no more hints than `free`; the outcome of each follows by `outcomes`, exactly once. `together`: how many
-        may share a message, however few they are. `ahead`: they go ahead of all that are out.
+        may share a message, however few they are. `ahead`: they go ahead of all that are out. `spans`: gives traced
+        messages theirs.
         """
         messages = pack(queue, hints, self._relay.ids_per_message, together, ahead=ahead)
+        if spans is not None:
+            messages = spans.traced(messages)
         self._window.admit(messages)
         self._inbox.extend(messages)
         if not self._post(self._drain):

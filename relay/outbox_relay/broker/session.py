@@ -137,7 +137,9 @@ class Session:
 
     def _send(self, message: Message, envelope: Envelope) -> None:
         try:
-            self._outgoing.put(envelope, message.id, encode_hint_bytes([hint.id_bytes for hint in message.hints]))
+            headers = None if message.span is None else message.span.headers
+            body = encode_hint_bytes([hint.id_bytes for hint in message.hints])
+            self._outgoing.put(envelope, message.id, body, headers)
         except AMQPError:
             # Not sent, so it must not be counted: tags follow what was really published.
             self._window.cut_off([message])

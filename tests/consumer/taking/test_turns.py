@@ -25,7 +25,14 @@ class Asked:
     def __init__(self) -> None:
         self.claims: list[tuple[int, bool]] = []
 
-    def take(self, _group: Group, ids: Sequence[UUID], *, ahead: bool = False) -> tuple[int, int]:
+    def take(
+        self,
+        _group: Group,
+        ids: Sequence[UUID],
+        *,
+        ahead: bool = False,
+        hints: Sequence[Hint] = (),  # noqa: ARG002
+    ) -> tuple[int, int]:
         """Claim."""
         self.claims.append((len(ids), ahead))
         return len(ids), 0

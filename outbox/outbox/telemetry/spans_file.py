@@ -1,0 +1,101 @@
+"""Spans as lines of JSON in a file, for whoever has no collector. Written on the exporting thread alone.
+
+The file is bounded: what would make it longer begins it anew, and the one before is kept beside it as `.1`. Several
+processes may write to one file; each line is written at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from outbox.errors import SettingsError
+
+__all__ = ["SpansFile", "line_of"]
+
+
+class SpansFile:
+    """Appends to a file that only its owner can read.
+
+    Raises:
+        SettingsError: it can't be opened.
+    """
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self._path = path
+        self._most = most_bytes
+        self._file: int | None = None
+        try:
+            self._open()
+        except OSError as error:
+            raise SettingsError(f"telemetry.spans_file {path} can't be written: {error.strerror}") from None
+
+    def write(self, spans: Sequence[Any]) -> None:
+        """Append ended spans. Raises `OSError`."""
+        for span in spans:
+            data = line_of(span)
+            self._make_room(len(data))
+            assert self._file is not None  # noqa: S101 - just opened
+            os.write(self._file, data)
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self) -> int:
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return self._file
+
+    def _make_room(self, more: int) -> None:
+        file = self._file if self._file is not None else self._open()
+        mine = os.fstat(file)
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            named = None
+        if named is None or (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
+            self.close()  # another process has begun it anew, or somebody has taken it away
+            mine = os.fstat(self._open())
+        if mine.st_size and mine.st_size + more > self._most:
+            self.close()
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            self._open()
+
+
+def line_of(span: Any) -> bytes:
+    """Return an ended span as one line of ASCII."""
+    context, parent = span.get_span_context(), span.parent
+    document = {
+        "name": span.name,
+        "kind": span.kind.name.lower(),
+        "trace_id": f"{context.trace_id:032x}",
+        "span_id": f"{context.span_id:016x}",
+        "parent_id": None if parent is None else f"{parent.span_id:016x}",
+        "start": _instant(span.start_time),
+        "end": _instant(span.end_time),
+        "start_ns": span.start_time,
+        "end_ns": span.end_time,
+        "failed": not (span.status.is_ok or span.status.is_unset),
+        "attributes": _values(span.attributes),
+        "links": [
+            {"trace_id": f"{link.context.trace_id:032x}", "span_id": f"{link.context.span_id:016x}"}
+            for link in span.links
+        ],
+        "resource": _values(span.resource.attributes),
+        "scope": None if span.instrumentation_scope is None else span.instrumentation_scope.name,
+    }
+    return json.dumps(document, default=str).encode("ascii") + b"\n"
+
+
+def _values(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in (attributes or {}).items()}
+
+
+def _instant(nanoseconds: int | None) -> str | None:
+    return None if nanoseconds is None else datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat()
