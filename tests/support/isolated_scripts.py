@@ -217,6 +217,26 @@ def leaves_a_thread(job: Any, payload: Any) -> str:
     return "left"
 
 
+def leaves_a_charge(job: Any, payload: Any) -> str:
+    """Fail while a thread of its own charges, which the next attempt must find on record."""
+
+    def charge() -> str:
+        def send(key: str, _request: Any) -> str:
+            with (Path(payload.folder) / "charges").open("a", encoding="ascii") as ledger:
+                mark(payload, "charging")
+                NEVER.wait(0.5)  # a request takes its time
+                ledger.write(f"{key}\n")
+            return "paid"
+
+        return str(job.effect("charge", {"cents": 5}, send=send, on_uncertain="resend"))
+
+    if job.attempt > 1:
+        return charge()
+    threading.Thread(target=charge, daemon=True).start()
+    until((Path(payload.folder) / "charging").exists)
+    raise ConnectionError
+
+
 def copies_itself(job: Any, payload: Any) -> str:
     """Fork, and have each copy come back another way."""
     codes = []
@@ -254,6 +274,7 @@ def comes_after(job: Any, payload: Any) -> str:
 
 SCRIPTS = {
     "leaves_a_thread": leaves_a_thread,
+    "leaves_a_charge": leaves_a_charge,
     "comes_after": comes_after,
     "copies_itself": copies_itself,
     "copies_itself_in_c": copies_itself_in_c,

@@ -52,6 +52,16 @@ class Underway:
         more = len(names) - _NAMED
         return names if more <= 0 else [*names[:_NAMED], f"and {more} more"]
 
+    @property
+    def busy(self) -> bool:
+        """Whether any is being called just now."""
+        return bool(self._now)
+
+    def close(self) -> None:
+        """Refuse every further call: the handler has ended."""
+        with self._lock:
+            self._over = True
+
     def end(self) -> None:
         """Refuse every further call: the handler has returned.
 
@@ -59,8 +69,8 @@ class Underway:
             EffectOnHold: an effect was left to a person, and the handler has kept that to itself.
             EffectUnsettled: a thread or task of the handler's own is calling one just now.
         """
+        self.close()
         with self._lock:
-            self._over = True
             now, held = sorted(self._now), list(self._held.values())
         if held:
             raise EffectOnHold(held[0])

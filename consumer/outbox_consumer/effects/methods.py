@@ -148,8 +148,20 @@ class CallsEffects(KnowsItsLoop):
         if underway is not None:
             underway.end()
 
+    def close_calls(self) -> None:
+        """Let no further effect begin: `handle` has ended, however. For the runtime."""
+        with _making:
+            self._calls_over, underway = True, self._underway
+        if underway is not None:
+            underway.close()
+
+    @property
+    def finishes_calls(self) -> bool:
+        """Whether `handle` has ended while a thread or task of its own still calls an effect. For the runtime."""
+        return self._calls_over and self._underway is not None and self._underway.busy
+
     def _refuse_late(self) -> NoReturn:
-        reason = "its handler has returned, and no effect can begin after that; wait in handle() for what calls them"
+        reason = "its handler has ended, and no effect can begin after that; wait in handle() for what calls them"
         raise LeaseLost(self.id, self.attempt, reason)
 
     def note_effect(self, name: str) -> None:

@@ -157,7 +157,7 @@ class Ender:
         return self._free(batch)
 
     def _free(self, batch: list[Ending]) -> list[Ending]:
-        """Return what can be written now. An attempt's own open transaction must not hold up its neighbours' ends."""
+        """Return what can be written now. What an attempt itself has under way must not hold up its neighbours."""
         if self._aside:
             now = time.monotonic()
             due = [item for at, item in self._aside if at <= now]
@@ -165,7 +165,7 @@ class Ender:
             batch += self._part_held(self._still_worth_it(due))
         free = []
         for item in batch:
-            if item.entry.job.holds_fence:
+            if item.entry.job.puts_off_its_end:
                 self._held.append(item)
             else:
                 free.append(item)
@@ -184,8 +184,9 @@ class Ender:
         return [item for item in endings if item.entry.lease.job_id not in held]
 
     def _tend_held(self) -> None:
-        """Set aside what holds its own fence. After a lease's time one such end a turn is tried nevertheless, alone and
-        within the lock timeout: the server may have ended that transaction long ago, unknown to its thread.
+        """Set aside what its own attempt puts off. After a lease's time one such end a turn is tried nevertheless,
+        alone and within the lock timeout: the server may have ended a transaction long ago, unknown to its thread, and
+        an effect's call may never return.
         """
         if not self._held:
             return

@@ -58,6 +58,7 @@ _IDLE_S = 1.0
 _MARGIN_S = 5.0
 # For a handler's transaction, and one that a thread of its own opens meanwhile.
 _CONNECTIONS = 2
+_CALLS_S = 0.05
 # From the consumer, whose frames are bounded by what they hold.
 _ANY_SIZE = 1 << 31
 _NO_KEY = "the handler's process lacks the payload's key; name a key file, or call use() in the handler's module"
@@ -189,10 +190,18 @@ class Worker:
             except MemoryError:
                 self._end_for_memory()
         end_any_copy()
+        self._finish_calls(job, task.claimed.lease.lease_s)
         self._say_marker(job)
         self._end_at = max(self._end_at, time.monotonic() + _MARGIN_S)  # the answer must get out first
         self._job, self._busy = None, False
         self.send(answer)
+
+    def _finish_calls(self, job: IsolatedJob, within_s: float) -> None:
+        """Wait for effects that threads of the handler's own still call, as the consumer does for one on a thread."""
+        job.close_calls()
+        until = time.monotonic() + within_s
+        while job.finishes_calls and not job.is_lost and time.monotonic() < until:
+            time.sleep(_CALLS_S)
 
     def _answer(self, entry: Entry) -> bytes:
         self._in_handler = True

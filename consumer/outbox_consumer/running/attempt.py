@@ -136,6 +136,7 @@ class Attempts:
         elif isinstance(error, KeyAwaited):
             self._park(entry, error.key_id)
         else:
+            entry.job.close_calls()
             with hiding(entry.hidden):
                 ending = ending_for(entry, error)
                 end_copy()  # a retry policy may be user code

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from outbox_consumer import EffectOnHold
-from support.consuming import Desk, Task, handler
+from outbox_consumer import NOT_DONE, EffectOnHold, RetryableError
+from outbox_consumer.contract.handler import AnyHandler
+from outbox_schemas import LeaseLost
+from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.effects import Provider, calling, run_one
+from support.waiting import until
 
 ROW = "SELECT state, sends, settled_by FROM {s}.effects"
 ERRORS = "SELECT error_class, error_code, error_message FROM {s}.attempts WHERE job_id = %s ORDER BY number"
@@ -101,37 +105,107 @@ def test_an_attempt_names_a_hundred_of_its_effects(desk: Desk) -> None:
     assert names == [*(f"e-{number:03}" for number in range(100)), "and 3 more"]
 
 
-def test_a_thread_that_still_calls_when_its_handler_returns_keeps_it_from_success(desk: Desk) -> None:
-    """An attempt whose thread is in the middle of an effect is tried again, and after `handle` no effect begins."""
-    provider, errors = Provider(), []
-    inside, go_on, over = threading.Event(), threading.Event(), threading.Event()
+class SlowProvider(Provider):
+    """A provider whose answer waits until the test lets it go."""
 
-    def slow(key: str, request: Any) -> Any:
-        inside.set()
-        assert go_on.wait(30)
-        return provider.send(key, request)
+    def __init__(self) -> None:
+        super().__init__("done")
+        self.inside, self.go_on = threading.Event(), threading.Event()
+
+    def send_slowly(self, key: str, request: Any) -> Any:
+        """Send, once the test says so."""
+        self.inside.set()
+        assert self.go_on.wait(30)
+        return self.send(key, request)
+
+
+def not_found(_key: str) -> Any:
+    """Find nothing, as while the request is on its way."""
+    return NOT_DONE
+
+
+def _sees_its_end_wait(desk: Desk, tested: AnyHandler, payload: type[Task], provider: SlowProvider) -> list[Any]:
+    """Have one job's handler end while its effect is being sent, and return the first attempt's error."""
+    running = desk.start(tested, heartbeat_s=0.1)
+    [job_id] = desk.submit("a", payload=payload)
+    until(lambda: running.consumer._ender._aside)
+    assert (desk.outcomes(job_id), desk.database.rows(ROW)) == ([], [("pending", 1, None)])
+    provider.go_on.set()
+    desk.done(1)
+    assert (desk.outcomes(job_id), len(provider.keys)) == (["retried", "succeeded"], 1)
+    assert desk.database.rows(ROW) == [("confirmed", 1, "send")]
+    return list(desk.database.rows(ERRORS, job_id)[0])
+
+
+def test_a_thread_that_still_calls_when_its_handler_returns_is_waited_for(desk: Desk) -> None:
+    """The attempt is tried again, but not before the request's outcome is on record, or it would be sent twice. After
+    `handle` no effect begins.
+    """
+    provider, over, errors, results = SlowProvider(), threading.Event(), [], []
 
     def calls(job: Any) -> None:
-        for name, send in (("charge", slow), ("mail", provider.send)):
-            try:
-                job.effect(name, {}, send=send, reconcile=lambda _key: "found")
-            except Exception as error:  # noqa: BLE001 - what the thread meets
-                errors.append(error)
+        job.effect("charge", {}, send=provider.send_slowly, reconcile=not_found)
+        try:
+            job.effect("mail", {}, send=provider.send)
+        except LeaseLost as error:
+            errors.append(error.reason)
         over.set()
 
     def handle(job: Any, _payload: Any) -> None:
         if job.attempt == 1:
             threading.Thread(target=calls, args=(job,)).start()
-            assert inside.wait(30)
+            assert provider.inside.wait(30)
         else:
-            go_on.set()
-            assert over.wait(30)
+            results.append(job.effect("charge", {}, send=provider.send, reconcile=not_found))
+
+    error_class, code, message = _sees_its_end_wait(desk, handler(handle), Task, provider)
+    assert (error_class, code, "charge (being called)" in message) == ("retryable", "effect_unsettled", True)
+    assert over.wait(30)
+    assert (results, ["handler has ended" in reason for reason in errors]) == (["done"], [True])
+
+
+def test_a_task_that_still_calls_when_its_neighbour_fails_is_waited_for(desk: Desk) -> None:
+    """`asyncio.gather` lets go of the others when one fails: what they have sent is on record before the next try."""
+    provider, results = SlowProvider(), []
+
+    async def send(key: str, request: Any) -> Any:
+        return await asyncio.to_thread(provider.send_slowly, key, request)
+
+    async def find(key: str) -> Any:
+        return not_found(key)
+
+    async def call(job: Any) -> None:
+        results.append(await job.effect_async("charge", {}, send=send, reconcile=find))
+
+    async def fail() -> None:
+        await asyncio.to_thread(provider.inside.wait, 30)
+        raise RetryableError("not yet", code="neighbour")
+
+    async def handle(job: Any, _payload: Any) -> None:
+        await (asyncio.gather(call(job), fail()) if job.attempt == 1 else call(job))
+
+    assert _sees_its_end_wait(desk, async_handler(handle), AsyncTask, provider)[1] == "neighbour"
+    assert results == ["done", "done"]
+
+
+def test_a_call_that_never_returns_puts_its_attempts_end_off_for_a_lease(desk: Desk) -> None:
+    """No longer: then it ends as it would have, and the next attempt finds the effect pending."""
+    provider, go_on, over = Provider(), threading.Event(), threading.Event()
+
+    def stuck(job: Any) -> None:
+        with suppress(LeaseLost):
+            job.effect("charge", {}, send=lambda *_: go_on.wait(60))
+        over.set()
+
+    def handle(job: Any, _payload: Any) -> None:
+        if job.attempt == 1:
+            threading.Thread(target=stuck, args=(job,)).start()
+            until(lambda: desk.database.rows(ROW))
+        else:
             job.effect("charge", {}, send=provider.send, reconcile=lambda _key: "found")
 
-    job_id = run_one(desk, (handler(handle), Task))
+    job_id = run_one(desk, (handler(handle, lease=1), Task))
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
-    (error_class, code, message), _ = desk.database.rows(ERRORS, job_id)
-    assert (error_class, code, "charge (being called)" in message) == ("retryable", "effect_unsettled", True)
-    assert [type(error).__name__ for error in errors] == ["LeaseLost", "LeaseLost"]
-    assert "handler has returned" in str(errors[1])
     assert desk.database.rows(ROW) == [("confirmed", 1, "reconcile")]
+    go_on.set()
+    assert over.wait(30)

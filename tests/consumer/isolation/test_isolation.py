@@ -144,7 +144,7 @@ def test_overrun_within_a_transaction_is_rolled_back(desk: Desk, tmp_path: Path)
     running = desk.start(ScriptHandler(), concurrency=1)
     job_id = submit(desk, "sits_in_a_transaction", tmp_path)
     until((tmp_path / "running").exists)
-    until(lambda: running.consumer._book.entries()[0].job.holds_fence)
+    until(lambda: running.consumer._book.entries()[0].job.puts_off_its_end)
     overrun(running, by_s=6 * 3600)
     desk.done(1)
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
@@ -171,10 +171,13 @@ def test_job_works_in_the_child(desk: Desk, tmp_path: Path) -> None:
     assert check_invariants(desk.database) == []
 
 
-def test_effect_of_a_crashed_child_is_not_sent_again(desk: Desk, tmp_path: Path) -> None:
-    """The ledger of effects is kept by the child itself: its next process finds the result and calls nobody."""
+@pytest.mark.parametrize("does", ["charges", "leaves_a_charge"])
+def test_effect_of_a_child_that_fails_is_not_sent_again(desk: Desk, tmp_path: Path, does: str) -> None:
+    """The ledger of effects is kept by the child itself: the next attempt finds the result and calls nobody, after a
+    crash as after an error beside which a thread was still charging.
+    """
     desk.start(ScriptHandler(), concurrency=1)
-    job_id = submit(desk, "charges", tmp_path, attempts=2)
+    job_id = submit(desk, does, tmp_path, attempts=2)
     desk.done(1)
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
     assert len((tmp_path / "charges").read_text(encoding="ascii").splitlines()) == 1
