@@ -40,7 +40,8 @@ def test_a_rehearsal_goes_by_its_page(slug: str) -> None:
 def test_every_command_of_a_page_parses(slug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its options are there, and those that are required are given."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "patch.json").write_text("{}")  # a page's own file, which an option reads
+    for own in ("patch.json", "result.json"):  # a page's own files, which options read
+        (tmp_path / own).write_text("{}")
     for line in commands_of(slug):
         if line.startswith("outbox "):
             _parse(re.sub(r"\$(\w+)", lambda found: _VALUES.get(found[1], "ada"), line.split(" || ")[0]))
@@ -57,3 +58,17 @@ def _parse(line: str) -> None:
         name, command, arguments = command.resolve_command(context, rest)
         parent = context
         assert command is not None, line
+
+
+def test_pages_and_alerts_name_each_other() -> None:
+    """An alert leads to a page that names it, and a page names no alert that there isn't."""
+    rules = (_ROOT / "compose" / "prometheus" / "rules" / "alerts.yml").read_text(encoding="utf-8")
+    leads = dict(re.findall(r"alert: (\w+)\n.*?runbook: docs/runbooks/([a-z-]+)\.md", rules, re.DOTALL))
+    named = {
+        alert: slug
+        for slug in slugs()
+        for alert in re.findall(r"`(Outbox[A-Z]\w+)`", (FOLDER / f"{slug}.md").read_text(encoding="utf-8"))
+    }
+    assert set(leads.values()) <= {*slugs()}
+    assert {alert: leads.get(alert) for alert in named} == named
+    assert set(leads) == set(re.findall(r"alert: (\w+)", rules))

@@ -51,6 +51,29 @@ class Letter(Payload):
         return self.order
 
 
+class Refund(Payload):
+    """Money back, at a provider that has neither keys nor a search."""
+
+    kind = "shop.refund"
+    queue = "refunds"
+    order: str
+
+    def logical_key(self) -> str:
+        """Return the order."""
+        return self.order
+
+
+class Digest(Payload):
+    """What a schedule makes."""
+
+    kind = "shop.digest"
+    queue = "digests"
+
+    def logical_key(self) -> str:
+        """Return what a schedule would not ask for: its occurrences have names of their own."""
+        return "digest"
+
+
 class ChargeHandler(Handler[Charge]):
     """Charges at a provider that has moods."""
 
@@ -84,6 +107,33 @@ class LetterHandler(Handler[Letter]):
     retry = _QUICK
 
     def handle(self, job: Job, payload: Letter) -> None:
+        """Be done at once."""
+        del job, payload
+
+
+class RefundHandler(Handler[Refund]):
+    """Says nothing of what to do when no answer comes."""
+
+    retry = _QUICK
+
+    def handle(self, job: Job, payload: Refund) -> None:
+        """Refund."""
+        job.effect("refund", payload.order, send=self.send)
+
+    def send(self, key: str, order: str) -> dict[str, str]:
+        """Note what arrives at the provider; in a bad mood it does not answer."""
+        del key
+        with Path(os.environ[MOOD]).with_name("sent").open("a", encoding="ascii") as file:
+            file.write(f"{order}\n")
+        if _mood() == "fails":
+            raise TimeoutError("no answer")
+        return {"receipt": f"r-{order}"}
+
+
+class DigestHandler(Handler[Digest]):
+    """Reads nothing."""
+
+    def handle(self, job: Job, payload: Digest) -> None:
         """Be done at once."""
         del job, payload
 
