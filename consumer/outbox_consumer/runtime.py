@@ -326,6 +326,7 @@ class Consumer:
 
     def _overrun(self, entry: Entry) -> None:
         reason, code = overrun_reason(entry, time.monotonic())
+        entry.job.close_calls()
         if not self._ender.put([overrun_ending(entry, reason, code)]):
             return  # it has come to its end, or to its `apply`, just now
         entry.job.mark_lost(reason)

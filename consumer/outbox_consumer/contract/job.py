@@ -268,13 +268,9 @@ class Job(CallsEffects, KeepsCheckpoints):
             self._refused(connection)
 
     @property
-    def puts_off_its_end(self) -> bool:
-        """Whether something is under way that the attempt's end should wait for: a `transaction()`, whose lock it would
-        wait for in any case, or an effect that is called beside a handler which has ended. What comes of that one is to
-        be on record before the next attempt asks: it would find nothing of a request that is still on its way. For
-        the runtime.
-        """
-        return self._open > 0 or self.finishes_calls
+    def holds_fence(self) -> bool:
+        """Whether a `transaction()` is open, so that the attempt's end would wait for it. For the runtime."""
+        return self._open > 0
 
     def hold_open(self, count: int) -> None:
         """Take over how many `transaction()`s are open in another process. For the runtime."""

@@ -149,7 +149,7 @@ class CallsEffects(KnowsItsLoop):
             underway.end()
 
     def close_calls(self) -> None:
-        """Let no further effect begin: `handle` has ended, however. For the runtime."""
+        """Let no further effect begin: `handle` has ended, or its time is over. For the runtime."""
         with _making:
             self._calls_over, underway = True, self._underway
         if underway is not None:
@@ -157,7 +157,10 @@ class CallsEffects(KnowsItsLoop):
 
     @property
     def finishes_calls(self) -> bool:
-        """Whether `handle` has ended while a thread or task of its own still calls an effect. For the runtime."""
+        """Whether an effect is still called though no other may begin. The attempt's end waits for it: what comes of it
+        is to be on record before the next attempt asks, which would find nothing of a request that is still on its way.
+        For the runtime.
+        """
         return self._calls_over and self._underway is not None and self._underway.busy
 
     def _refuse_late(self) -> NoReturn:

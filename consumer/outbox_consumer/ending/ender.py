@@ -165,7 +165,7 @@ class Ender:
             batch += self._part_held(self._still_worth_it(due))
         free = []
         for item in batch:
-            if item.entry.job.puts_off_its_end:
+            if item.entry.job.holds_fence or item.entry.job.finishes_calls:
                 self._held.append(item)
             else:
                 free.append(item)
@@ -184,15 +184,15 @@ class Ender:
         return [item for item in endings if item.entry.lease.job_id not in held]
 
     def _tend_held(self) -> None:
-        """Set aside what its own attempt puts off. After a lease's time one such end a turn is tried nevertheless,
-        alone and within the lock timeout: the server may have ended a transaction long ago, unknown to its thread, and
-        an effect's call may never return.
+        """Set aside what its own attempt puts off. Once such an end has waited long enough one a turn is tried
+        nevertheless, alone and within the lock timeout: the server may have ended a transaction long ago, unknown to
+        its thread, and an effect's call may never return.
         """
         if not self._held:
             return
         held, self._held = self._held, []
         now = time.monotonic()
-        overdue = next((item for item in held if now - item.entry.ended_at > item.entry.lease.lease_s), None)
+        overdue = next((item for item in held if _is_overdue(item.entry, now)), None)
         self._aside += [(now + _ASIDE_S, item) for item in held if item is not overdue]
         if overdue is not None:
             self._write(overdue.how, [overdue])
@@ -309,3 +309,13 @@ class Ender:
             first = self._book.lose(item.entry, "the database could not be told of the end")
             self._counters.add("leases_lost", int(first))
             self._book.remove(item.entry)
+
+
+def _is_overdue(entry: Entry, now: float) -> bool:
+    """Tell whether an end that its own attempt puts off has waited for long enough: for a lease's time; where only a
+    call of an effect is waited for, which locks nothing, no longer than the lease lasts, which is extended no more for
+    an attempt that ran too long.
+    """
+    lease_s = entry.lease.lease_s
+    runs_out = entry.trusted_until - _ASIDE_S - lease_s / 10
+    return now - entry.ended_at > lease_s or (now > runs_out and not entry.job.holds_fence)

@@ -12,7 +12,7 @@ import pytest
 from outbox_consumer import NOT_DONE, EffectOnHold, RetryableError
 from outbox_consumer.contract.handler import AnyHandler
 from outbox_schemas import LeaseLost
-from support.consuming import AsyncTask, Desk, Task, async_handler, handler
+from support.consuming import AsyncTask, Desk, Task, async_handler, handler, overrun
 from support.effects import Provider, calling, run_one
 from support.waiting import until
 
@@ -124,10 +124,15 @@ def not_found(_key: str) -> Any:
     return NOT_DONE
 
 
-def _sees_its_end_wait(desk: Desk, tested: AnyHandler, payload: type[Task], provider: SlowProvider) -> list[Any]:
-    """Have one job's handler end while its effect is being sent, and return the first attempt's error."""
+def _sees_its_end_wait(
+    desk: Desk, tested: AnyHandler, payload: type[Task], provider: SlowProvider, *, overruns: bool = False
+) -> list[Any]:
+    """Have one job's handler end, or run too long, while its effect is sent, and return the first attempt's error."""
     running = desk.start(tested, heartbeat_s=0.1)
     [job_id] = desk.submit("a", payload=payload)
+    if overruns:
+        assert provider.inside.wait(30)
+        overrun(running, by_s=6 * 3600)
     until(lambda: running.consumer._ender._aside)
     assert (desk.outcomes(job_id), desk.database.rows(ROW)) == ([], [("pending", 1, None)])
     provider.go_on.set()
@@ -186,6 +191,23 @@ def test_a_task_that_still_calls_when_its_neighbour_fails_is_waited_for(desk: De
 
     assert _sees_its_end_wait(desk, async_handler(handle), AsyncTask, provider)[1] == "neighbour"
     assert results == ["done", "done"]
+
+
+def test_an_attempt_that_runs_too_long_while_it_sends_is_waited_for(desk: Desk) -> None:
+    """It is told and ended, but what it is sending just then is on record before the next attempt begins."""
+    provider, refused = SlowProvider(), []
+
+    def handle(job: Any, _payload: Any) -> None:
+        job.effect("charge", {}, send=provider.send_slowly, reconcile=not_found)
+        if job.attempt == 1:
+            try:
+                job.effect("mail", {}, send=provider.send)
+            except LeaseLost as error:
+                refused.append(error)
+                raise
+
+    told = _sees_its_end_wait(desk, handler(handle), Task, provider, overruns=True)
+    assert (told[1], len(refused)) == ("max_runtime_exceeded", 1)
 
 
 def test_a_call_that_never_returns_puts_its_attempts_end_off_for_a_lease(desk: Desk) -> None:

@@ -144,7 +144,7 @@ def test_overrun_within_a_transaction_is_rolled_back(desk: Desk, tmp_path: Path)
     running = desk.start(ScriptHandler(), concurrency=1)
     job_id = submit(desk, "sits_in_a_transaction", tmp_path)
     until((tmp_path / "running").exists)
-    until(lambda: running.consumer._book.entries()[0].job.puts_off_its_end)
+    until(lambda: running.consumer._book.entries()[0].job.holds_fence)
     overrun(running, by_s=6 * 3600)
     desk.done(1)
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
