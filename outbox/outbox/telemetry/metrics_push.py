@@ -118,7 +118,8 @@ def _data(family: Family, began_ns: int, now_ns: int) -> Sum | Gauge | Histogram
             )
         return Histogram(points, AggregationTemporality.CUMULATIVE)
     numbers = [
-        NumberDataPoint(_attributes(names, labels), began_ns, now_ns, value) for labels, value in family.values.items()
+        NumberDataPoint(_attributes(names, labels), began_ns, now_ns, float(value))
+        for labels, value in family.values.items()
     ]
     if family.metric.kind is Kind.COUNTER:
         return Sum(numbers, AggregationTemporality.CUMULATIVE, is_monotonic=True)

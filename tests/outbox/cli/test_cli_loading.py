@@ -55,6 +55,14 @@ def test_a_command_loads_what_it_needs() -> None:
     assert modules & _HEAVY == {"pydantic", "sqlalchemy", "psycopg"}
 
 
+def test_no_process_loads_opentelemetry_unasked() -> None:
+    """Neither relay nor consumer, with all that they need to run, nor a service that submits."""
+    modules = "outbox_relay.process outbox_consumer.runtime outbox.submitting.writer"
+    code = f"import sys, {modules.replace(' ', ', ')}; print([n for n in sys.modules if n.startswith('opentelemetry')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_what_the_help_says_is_what_the_commands_say() -> None:
     """Each command of this distribution is known, by its entry point and its own first sentence."""
     points = {point.name: point for point in entry_points(group=COMMANDS)}

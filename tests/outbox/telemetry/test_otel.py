@@ -1,0 +1,346 @@
+"""OpenTelemetry as processes set it up: by the standard variables, with what is installed, and never in work's way."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+
+from outbox.errors import SettingsError
+from outbox.settings.telemetry import TelemetrySettings
+from outbox.telemetry import otel
+from outbox.telemetry.metrics_push import MetricsPush
+from outbox.telemetry.otel import OpenTelemetry, open_telemetry
+from outbox.telemetry.otel_environment import Asked, asked
+from outbox.telemetry.series import Figures
+from outbox.telemetry.span_queue import SpanQueue
+from outbox.telemetry.spans_file import SpansFile
+from outbox.tracing.contract import CLAIM, Attr
+from outbox.tracing.tracer import Tracing
+from support.spans import Kept, misfits
+from support.waiting import until
+
+HTTP = "otlp_proto_http"
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, Asked()),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, Asked()),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c"}, Asked(traces=(HTTP,))),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c"}, Asked(traces=(HTTP,))),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c"}, Asked(metrics=(HTTP,))),
+        ({"OTEL_METRICS_EXPORTER": "prometheus"}, Asked()),
+        ({"OTEL_METRICS_EXPORTER": " otlp , prometheus"}, Asked(metrics=(HTTP,))),
+        ({"OTEL_TRACES_EXPORTER": "console,otlp,otlp"}, Asked(traces=("console", HTTP))),
+        (
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            Asked(traces=("otlp_proto_grpc",)),
+        ),
+        ({"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_EXPORTER": "otlp"}, Asked(is_disabled=True)),
+        (
+            {"OTEL_BSP_MAX_QUEUE_SIZE": "10", "OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "500"},
+            Asked(queued=10, batch=10, delay_s=0.1, push_every_s=0.5),
+        ),
+        (
+            {"OTEL_BSP_SCHEDULE_DELAY": "soon"},
+            Asked(problems=["OTEL_BSP_SCHEDULE_DELAY must be a number from 1 to 3.6e+06; 5000 is used"]),
+        ),
+    ],
+)
+def test_the_standard_variables_are_read(env: dict[str, str], expected: Asked) -> None:
+    """Each means what OpenTelemetry says; what is nonsense is told, and the usual value used."""
+    assert asked(env) == expected
+
+
+def opened(env: dict[str, str], **settings: Any) -> OpenTelemetry | None:
+    """Return what a consumer sets up."""
+    return open_telemetry("consumer", TelemetrySettings(**settings), env)
+
+
+def test_nothing_is_set_up_where_nothing_is_asked() -> None:
+    """Or where all of it is switched off."""
+    assert opened({}) is None
+    assert opened({"OTEL_SDK_DISABLED": "true"}, spans_file="/nonexistent/spans") is None
+
+
+def test_what_is_not_installed_is_told_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """A variable of the cluster's is a warning, our own setting an error; an unknown exporter leaves the others."""
+    found = opened({"OTEL_TRACES_EXPORTER": "zipkin,console"})
+    assert found is not None
+    assert found.tracing is not None
+    assert [queue._name for queue in found._queues] == ["console"]
+    monkeypatch.setattr(otel, "find_spec", lambda _: None)
+    assert opened({"OTEL_TRACES_EXPORTER": "otlp"}) is None
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "an exporter is not installed; nothing goes there",
+        "nothing is exported: OpenTelemetry's SDK is not installed",
+    ]
+    assert all('pip install "outbox-relay[telemetry]"' in record.remedy for record in caplog.records[1:])
+    with pytest.raises(SettingsError, match="spans_file needs OpenTelemetry's SDK; install it"):
+        opened({}, spans_file=str(tmp_path / "spans"))
+
+
+def test_an_exporter_with_wrong_settings_costs_the_process_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told by the error's class: its text may hold an address with a password."""
+
+    class Broken:
+        def load(self) -> Callable[[], None]:
+            def fail() -> None:
+                raise ValueError("canary-password")
+
+            return fail
+
+    monkeypatch.setattr(otel, "entry_points", lambda **_: [Broken()])
+    found = opened({"OTEL_TRACES_EXPORTER": "otlp"})
+    assert found is not None
+    assert found.tracing is None
+    assert "can't be set up" in caplog.text
+    assert "canary" not in caplog.text
+
+
+def test_a_file_that_cannot_be_written_is_an_error() -> None:
+    """Its setting is named."""
+    with pytest.raises(SettingsError, match=r"telemetry.spans_file /nonexistent/spans can't be written: No such file"):
+        opened({}, spans_file="/nonexistent/spans")
+
+
+def spans(count: int, provider: TracerProvider | None = None) -> list[ReadableSpan]:
+    """Return ended spans of ours."""
+    kept = Kept()
+    tracing = Tracing((provider or kept.provider).get_tracer("outbox"), per_s=1)
+    for number in range(count):
+        span = tracing.open(CLAIM, "q", {Attr.QUEUE: "q", Attr.HINTS: number, Attr.CLAIMED: 1})
+        assert span is not None
+        span.end()
+    return kept.own()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Return a file's spans."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_file_of_spans_is_bounded_and_shared(tmp_path: Path) -> None:
+    """One line each, for its owner's eyes; begun anew when full, by whichever process; gone on with if taken away."""
+    path = tmp_path / "spans.jsonl"
+    one, other = SpansFile(path, 2000), SpansFile(path, 2000)
+    some = spans(9)
+    one.write(some[:2])
+    other.write(some[2:3])
+    assert path.stat().st_mode & 0o777 == 0o600
+    found = lines(path)
+    assert [line["attributes"]["outbox.hints"] for line in found] == [0, 1, 2]
+    assert [misfits(line["name"], line["kind"], line["attributes"]) for line in found] == [[]] * 3
+    assert found[0]["start_ns"] <= found[0]["end_ns"]
+    one.write(some[3:4])
+    assert [line["attributes"]["outbox.hints"] for line in lines(path)] == [3]
+    assert len(lines(tmp_path / "spans.jsonl.1")) == 3
+    other.write(some[4:5])
+    assert [line["attributes"]["outbox.hints"] for line in lines(path)] == [3, 4]
+    path.unlink()
+    one.write(some[5:6])
+    other.write(some[6:9])
+    assert [line["attributes"]["outbox.hints"] for line in lines(path)] == [5, 6, 7] or len(lines(path)) < 4
+    assert max(file.stat().st_size for file in tmp_path.iterdir()) <= 2000
+    one.close()
+    other.close()
+
+
+class Exporter:
+    """An exporter that does as a test says."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.act: Callable[[], bool] = lambda: True
+        self.shut = threading.Event()
+
+    def export(self, some: Sequence[ReadableSpan]) -> bool:
+        """Export."""
+        done = self.act()
+        self.taken += len(some) if done else 0
+        return done
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    """Yield an exporter; what waits in it goes on with the test's end."""
+    exporter = Exporter()
+    yield exporter
+    exporter.shut.set()
+
+
+def queue_of(exporter: Exporter, queued: int = 100) -> SpanQueue:
+    """Return a line before an exporter, at work."""
+    queue = SpanQueue("test", exporter.export, exporter.shut.set, queued=queued, batch=10, delay_s=0.01)
+    queue.start()
+    return queue
+
+
+def test_spans_go_out_by_themselves_and_at_the_end(exporter: Exporter) -> None:
+    """All of them, and the exporter is shut; later ones are dropped."""
+    queue = queue_of(exporter)
+    some = spans(25)
+    for span in some[:5]:
+        queue.on_end(span)
+    until(lambda: exporter.taken == 5)
+    for span in some[5:]:
+        queue.on_end(span)
+    queue.close(5)
+    assert (exporter.taken, queue.exported, queue.dropped) == (25, 25, 0)
+    assert exporter.shut.is_set()
+    queue.on_end(some[0])
+    assert queue.dropped == 1
+
+
+def test_an_exporter_that_hangs_costs_spans_and_nothing_else(exporter: Exporter) -> None:
+    """What works never waits, the line is bounded, and so is the end."""
+    exporter.act = lambda: exporter.shut.wait(60) and False
+    queue = queue_of(exporter, queued=20)
+    some = spans(1)
+    queue.on_end(some[0])
+    until(lambda: not queue._waiting)
+    began = time.monotonic()
+    for _ in range(1000):
+        queue.on_end(some[0])
+    assert time.monotonic() - began < 1
+    assert queue.dropped == 980
+    began = time.monotonic()
+    queue.close(0.5)
+    assert time.monotonic() - began < 3
+    assert queue.dropped + queue.exported == 1001
+
+
+def test_an_exporter_that_fails_is_told_once_a_while(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it raises; the next batch is tried all the same."""
+
+    def fail() -> bool:
+        raise OSError("canary-address")
+
+    exporter.act = fail
+    queue = queue_of(exporter)
+    (span,) = spans(1)
+    for count in range(1, 6):
+        queue.on_end(span)
+        until(lambda count=count: queue.dropped == count)
+    exporter.act = lambda: True
+    queue.on_end(span)
+    queue.close(5)
+    assert (queue.exported, queue.dropped) == (1, 5)
+    assert [record.message for record in caplog.records] == ["spans could not be exported and are dropped"]
+    assert "canary" not in caplog.text
+
+
+def test_a_forked_copy_exports_nothing(exporter: Exporter) -> None:
+    """Neither what was waiting nor what it ends by itself."""
+    exporter.act = lambda: exporter.shut.wait(60) and True
+    queue = queue_of(exporter)
+    (span,) = spans(1)
+    pid = os.fork()
+    if not pid:
+        queue.on_end(span)
+        os._exit(len(queue._waiting))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    exporter.shut.set()
+    queue.close(5)
+
+
+class Collector(http.server.ThreadingHTTPServer):
+    """A collector on loopback, which keeps what it is sent."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, str | None, bytes]] = []
+        got = self.got
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                got.append((self.path, self.headers["x-key"], body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """Yield a collector that the environment names."""
+    with Collector() as found:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{found.server_port}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=7")
+        yield found
+        found.shutdown()
+
+
+def test_spans_and_figures_reach_a_collector_by_otlp(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the standard variables say, under the names of the table; counters, gauges and whole histograms."""
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "otlp")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "billing")
+    found = open_telemetry("consumer", TelemetrySettings())
+    assert found is not None
+    assert found.tracing is not None
+    found.start()
+    span = found.tracing.open(CLAIM, "q", {Attr.QUEUE: "q", Attr.HINTS: 1, Attr.CLAIMED: 1})
+    assert span is not None
+    span.end()
+    figures = Figures()
+    figures.read("outbox.consumer.events", lambda: [(("claimed",), 3)])
+    figures.read("outbox.consumer.leases", lambda: [((), 2)])
+    figures.histogram("outbox.consumer.end.duration").observe(0.003)
+    push = MetricsPush(figures.collect, found.metric_exporters, found.resource, 3600)
+    push.start()
+    found.close(5)
+    push.close(5)
+    assert found.spans() == {"exported": 1, "dropped": 0}
+    bodies = {path: body for path, key, body in collector.got if key == "7"}
+    (resource,) = ExportTraceServiceRequest.FromString(bodies["/v1/traces"]).resource_spans
+    assert {one.key: one.value.string_value for one in resource.resource.attributes}["service.name"] == "billing"
+    assert [one.name for scope in resource.scope_spans for one in scope.spans] == ["claim q"]
+    (told,) = ExportMetricsServiceRequest.FromString(bodies["/v1/metrics"]).resource_metrics
+    metrics = {one.name: one for scope in told.scope_metrics for one in scope.metrics}
+    events = metrics["outbox.consumer.events"]
+    assert (events.unit, events.sum.is_monotonic, events.sum.data_points[0].as_double) == ("{event}", True, 3)
+    assert {one.key: one.value.string_value for one in events.sum.data_points[0].attributes} == {"event": "claimed"}
+    assert metrics["outbox.consumer.leases"].gauge.data_points[0].as_double == 2
+    (buckets,) = metrics["outbox.consumer.end.duration"].histogram.data_points
+    assert (buckets.count, buckets.sum) == (1, 0.003)
+    assert sum(buckets.bucket_counts) == 1
+    assert len(buckets.bucket_counts) == len(buckets.explicit_bounds) + 1
+
+
+def test_a_collector_that_is_away_delays_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it retries ends by the bound."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    found = open_telemetry("relay", TelemetrySettings())
+    assert found is not None
+    assert found.tracing is not None
+    found.start()
+    span = found.tracing.open(CLAIM, "q", {})
+    assert span is not None
+    span.end()
+    began = time.monotonic()
+    found.close(0.5)
+    assert time.monotonic() - began < 2
+    assert found.spans()["exported"] == 0
