@@ -56,6 +56,7 @@ class Once:
     first: bool
     result: Any = None
     _connection: sa.Connection | None = field(default=None, repr=False)
+    _transaction: sa.RootTransaction | None = field(default=None, repr=False)
     _statements: Statements | None = field(default=None, repr=False)
 
     def store(self, result: Any) -> None:
@@ -63,11 +64,17 @@ class Once:
 
         Raises:
             PayloadError: JSON can't hold it exactly, or it is larger than 64 KiB; nothing was written.
-            RuntimeError: this is a repeat, a result is stored already, or the claim was rolled back.
+            RuntimeError: this is a repeat, a result is stored already, the claim was rolled back, or its transaction
+                has ended.
         """
         text = document_text(result, "result", MAX_RESULT_BYTES)
         if not self.first or self._connection is None or self._statements is None:
             raise RuntimeError(f"inbox key {self.key!r} is a repeat here: its result stands")
+        # After it the key may be another's, who has stored nothing yet.
+        if self._connection.closed or self._connection.get_transaction() is not self._transaction:
+            raise RuntimeError(
+                f"inbox key {self.key!r}: the transaction that has claimed it has ended; store the result before that"
+            )
         if not self._statements.run_within(self._connection, "keep_once", {"key": self.key, "result": text}):
             raise RuntimeError(
                 f"inbox key {self.key!r} has a result, which stands; or its claim was rolled back: then claim it anew"
@@ -154,7 +161,13 @@ def _claim(target: Target, key: str, digest: str, schema: str | None) -> Once:
     for _ in range(_TRIES):
         answer = statements.value_within(connection, "once", {"key": key, "digest": digest})
         if answer is None:
-            return Once(key, first=True, _connection=connection, _statements=statements)
+            return Once(
+                key,
+                first=True,
+                _connection=connection,
+                _transaction=connection.get_transaction(),
+                _statements=statements,
+            )
         holder = json.loads(answer) or _find_beside(connection, statements, key)
         if holder:
             return _repeat(key, digest, *holder)

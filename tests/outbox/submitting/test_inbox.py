@@ -88,6 +88,22 @@ def test_a_rollback_takes_the_claim_away(engine: sa.Engine) -> None:
             repeat.store(1)
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("on", ["session", "connection"])
+def test_a_result_is_stored_in_the_transaction_that_has_claimed(engine: sa.Engine, on: str, end: str) -> None:
+    """After its end the key may be another's: nothing of it is written into that one's row."""
+    with Session(engine) if on == "session" else engine.connect() as target:
+        claim = once(target, "k", {})
+        getattr(target, end)()
+        with Session(engine) as other:
+            assert once(other, "k", {}).first is (end == "rollback")
+            other.commit()
+        with pytest.raises(RuntimeError, match="has ended"):
+            claim.store("mine")
+    with Session(engine) as repeat:
+        assert once(repeat, "k", {}).result is None
+
+
 def test_a_result_is_stored_once(engine: sa.Engine) -> None:
     """A repeat in the same transaction may have been given it; what a savepoint took back can be stored anew."""
     with engine.connect() as connection:
