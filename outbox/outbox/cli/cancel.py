@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +11,7 @@ import click
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from outbox.cli.ages import Age
 from outbox.cli.amounts import Whole
 from outbox.cli.failures import FAILED
 from outbox.cli.output import STATEMENT_TIMEOUT_S, instant, json_option, pass_settings, show
@@ -25,25 +25,7 @@ from outbox_schemas import CancelResult, JobState
 
 __all__ = ["cancel_command"]
 
-_SPAN = re.compile(r"([0-9]{1,9})(s|m|h|d)")
-# No job is older than the least instant that the tables hold.
-_LONGEST = timedelta(days=18_250)
 _FILTERS = ("kind", "queue", "tenant", "state", "older_than", "created_before")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
-class _Span(click.ParamType[timedelta]):
-    name = "span"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Read `90s`, `15m`, `2h` or `30d`."""
-        found = _SPAN.fullmatch(str(value))
-        if found is None:
-            self.fail("must be a whole number and a unit: 90s, 15m, 2h, 30d", param, ctx)
-        age = timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
-        if age > _LONGEST:
-            self.fail(f"must be at most {_LONGEST.days}d", param, ctx)
-        return age
 
 
 class _Instant(click.ParamType[datetime]):
@@ -68,7 +50,7 @@ class _Instant(click.ParamType[datetime]):
 @click.option("--queue", metavar="NAME", help="Jobs of this queue.")
 @click.option("--tenant", metavar="NAME", help="Jobs of this tenant.")
 @click.option("--state", type=click.Choice(["ready", "running"]), help="Jobs in this state.")
-@click.option("--older-than", type=_Span(), metavar="SPAN", help="Jobs submitted so long ago: 90s, 15m, 2h, 30d.")
+@click.option("--older-than", type=Age(), metavar="SPAN", help="Jobs submitted so long ago: 90s, 15m, 2h, 30d.")
 @click.option("--created-before", type=_Instant(), metavar="INSTANT", help="Jobs submitted before, as a preview says.")
 @click.option("--preview", is_flag=True, help="Only count what the filter finds.")
 @click.option("--expect", type=Whole(0), metavar="N", help="How many jobs are meant at most; see --preview.")

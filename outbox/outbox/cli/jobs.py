@@ -1,4 +1,4 @@
-"""`outbox jobs`: list jobs, show one with what it waits for, explain why one waits, cancel one."""
+"""`outbox jobs`: list jobs, follow them, show one with what it waits for, explain why one waits, cancel one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from outbox.cli.attempts import earlier_attempts, history_lines, traceback_lines
 from outbox.cli.cancel import cancel_command
 from outbox.cli.explain import explanation_lines, member_lines
 from outbox.cli.groups import Group
+from outbox.cli.job_columns import columns_option, job_table, start_of
 from outbox.cli.key_lines import line_jobs, line_lines
-from outbox.cli.output import connect, instant, json_option, pass_settings, show, table
+from outbox.cli.output import connect, instant, json_option, pass_settings, show
+from outbox.cli.tail import tail_command
 from outbox.cli.timeline import show_timeline
 from outbox.cli.tree import show_tree
 from outbox.explaining.explaining import explain_job
@@ -37,7 +39,10 @@ PAYLOAD_LINES = 500
 @click.group(cls=Group)
 @json_option
 def jobs() -> None:
-    """List jobs, show one, explain why one waits, cancel one. Payloads are read only by `show --payload`."""
+    """List jobs, follow them, show one, explain why one waits, cancel one.
+
+    Payloads are read only by `show --payload`.
+    """
 
 
 @jobs.command("list")
@@ -60,6 +65,7 @@ def jobs() -> None:
     metavar="SECONDS",
     help="How long to look back for jobs that are rare.",
 )
+@columns_option
 @json_option
 @pass_settings
 def list_command(
@@ -76,6 +82,7 @@ def list_command(
     before: UUID | None,
     limit: int,
     within_s: float,
+    columns: tuple[str, ...],
 ) -> None:
     """List the newest jobs that fit every given filter.
 
@@ -106,24 +113,9 @@ def list_command(
             else key_lines(link, limit_key, limit_group=limit_group, tenant=tenant, most=limit)
         )
         jobs_of = line_jobs(link, lines or [])
-    headers = ["ID", "STATE", "KIND", "KEY", "QUEUE", "TENANT", "ATTEMPTS", "RUN AT", "CREATED"]
-    rows = [
-        [
-            job.id,
-            job.state,
-            job.kind,
-            job.logical_key,
-            job.queue,
-            job.tenant,
-            job.attempt_count,
-            _start(job),
-            job.created_at,
-        ]
-        for job in found.jobs
-    ]
     shown = {"jobs": found.jobs, "before": found.before, "complete": found.complete, "searched_to": found.searched_to}
     data = shown if lines is None else shown | {"lines": lines}
-    show(data, lambda: [*line_lines(lines or [], jobs_of), *table(headers, rows), *_rest(found)])
+    show(data, lambda: [*line_lines(lines or [], jobs_of), *job_table(found.jobs, columns), *_rest(found)])
 
 
 def _rest(found: JobPage) -> Iterator[str]:
@@ -202,6 +194,7 @@ def explain_command(settings: Settings, job_id: UUID) -> None:
 
 
 jobs.add_command(cancel_command)
+jobs.add_command(tail_command)
 
 
 def _job_lines(
@@ -217,7 +210,7 @@ def _job_lines(
         "queue": f"{job.queue} (priority {job.priority})",
         "attempts": _attempts(job),
         "created": instant(job.created_at),
-        "run at": _start(job),
+        "run at": start_of(job),
         "deadline": instant(job.deadline_at),
         "finished": instant(job.finished_at),
         "first error": error_line(job.first_error),
@@ -276,11 +269,6 @@ def _attempts(job: JobView) -> str:
     if job.uncharged_attempts > before:
         text += f", {job.uncharged_attempts - before} of them uncharged"
     return text + (f"; {before} before it" if before else "")
-
-
-def _start(job: JobView) -> str:
-    """Return when a job may start. Of one that waits for others nobody knows."""
-    return "waits for jobs" if job.run_at is None and job.state is JobState.READY else instant(job.run_at)
 
 
 def error_line(error: ErrorView | None) -> str:

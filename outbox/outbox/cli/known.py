@@ -48,7 +48,7 @@ KNOWN: Mapping[str, Known] = MappingProxyType(
             "outbox.cli.effects:effects",
             "List external effects whose outcome is unknown, show a job's, settle one.",
         ),
-        "jobs": Known("outbox.cli.jobs:jobs", "List jobs, show one, explain why one waits, cancel one."),
+        "jobs": Known("outbox.cli.jobs:jobs", "List jobs, follow them, show one, explain why one waits, cancel one."),
         "keys": Known("outbox.cli.keys:keys", "Sealed jobs: count them by key, put them under new keys, open one."),
         "purge": Known(
             "outbox.cli.purge:purge",

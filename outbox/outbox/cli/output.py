@@ -43,6 +43,7 @@ __all__ = [
     "show",
     "table",
     "to_json",
+    "to_json_line",
 ]
 
 STATEMENT_TIMEOUT_S = 30
@@ -131,6 +132,11 @@ def show(data: object, text: Callable[[], Iterable[str]]) -> None:
 def to_json(data: object) -> str:
     """Return indented ASCII JSON: keys as they come, instants in ISO 8601 UTC, spans of time in seconds."""
     return json.dumps(data, indent=2, default=_plain, allow_nan=False)
+
+
+def to_json_line(data: object) -> str:
+    """Return the same on one line, for output of which each line is a document."""
+    return json.dumps(data, default=_plain, allow_nan=False)
 
 
 def instant(value: datetime | None) -> str:
