@@ -207,7 +207,7 @@ class Job(CallsEffects, KeepsCheckpoints):
     @contextmanager
     def _step(self) -> Iterator[Session]:
         if self._applying:
-            raise RuntimeError("job.transaction() in apply() would wait for apply's own lock; use the session given")
+            raise MisuseError("job.transaction() in apply() would wait for apply's own lock; use the session given")
         with returned_clean(self._engine.connect()) as connection, self._counted(), begun_step(connection):
             self._pass_fence(connection)
             # The fence's row lock has given the transaction an id.

@@ -133,7 +133,7 @@ _RULES: dict[str, Rule] = {
     # A call that is declared wrongly (an effect's `on_uncertain`, say) is so until it is deployed anew.
     "outbox_schemas.HandlerError": _terminal("handler_misdeclared"),
     # What JSON can't hold, or no limit allows, and what no transaction permits, is so in the next try, too.
-    "outbox_schemas.PayloadError": _terminal("handler_misdeclared"),
+    "outbox_schemas.InvalidSubmission": _terminal("handler_misdeclared"),
     "outbox_consumer.MisuseError": _terminal("handler_misdeclared"),
     "outbox_schemas.RefMismatch": _terminal("ref_mismatch"),
     "outbox_schemas.RefCutShort": _retryable("ref_cut_short"),

@@ -27,7 +27,7 @@ from outbox_consumer.basis.errors import MisuseError
 from outbox_consumer.failing.failures import error_class
 from outbox_consumer.failing.http_errors import http_error, retry_after_s
 from outbox_consumer.failing.known_errors import KNOWN, known_error
-from outbox_schemas import HandlerError, PayloadError, QueueFull, SealBroken
+from outbox_schemas import HandlerError, NameRefused, PayloadError, QueueFull, SealBroken
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "failures.md"
 REQUEST = httpx.Request("GET", "https://example.org/")
@@ -83,6 +83,7 @@ CASES: list[tuple[BaseException, str | None]] = [
     (UNVERIFIED, "terminal tls_certificate"),
     (HandlerError("on_uncertain"), "terminal handler_misdeclared"),
     (PayloadError("request", "is NaN"), "terminal handler_misdeclared"),
+    (NameRefused("effect", "has 300 characters"), "terminal handler_misdeclared"),
     (MisuseError("here may not commit"), "terminal handler_misdeclared"),
     (SealBroken("checkpoint"), "terminal seal_broken"),
     (
