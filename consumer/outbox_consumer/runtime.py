@@ -38,6 +38,7 @@ from outbox_consumer.holding.heart import Heart, Watch
 from outbox_consumer.holding.hints import Wake
 from outbox_consumer.holding.rates import EndRates
 from outbox_consumer.isolation.slots import ProcessSlots
+from outbox_consumer.progress import ConsumerProgress, LoopAges
 from outbox_consumer.running.applying import Applier
 from outbox_consumer.running.attempt import Attempts
 from outbox_consumer.running.slots import Slots, ThreadSlots
@@ -305,6 +306,23 @@ class Consumer:
         self._telemetry.read_counts(self.counters.snapshot, self._rates.totals, self._ender.failures)
         self._telemetry.read_leases(self._book.__len__, self._heart.age_s)
         self._telemetry.read_groups(self._groups)
+        self._telemetry.read_progress(
+            ConsumerProgress(
+                LoopAges(
+                    claim_turn=self._claimer.turn_s,
+                    heartbeat=self._heart.age_s,
+                    beat_every_s=self._heart.every_s,
+                    written=self._ender.pulse.age_s,
+                    keeping_turn=self._timekeeper.pulse.age_s,
+                ),
+                self._groups,
+                book=self._book,
+                counters=self.counters,
+                connections=self._connections,
+                abilities=self._registry.abilities,
+                bound_s=self.settings.telemetry.stuck_after_s,
+            )
+        )
 
     def _dead(self) -> list[str]:
         return [name for name, loop in self._loops.items() if not loop.is_alive()]

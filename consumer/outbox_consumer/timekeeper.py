@@ -21,6 +21,7 @@ from outbox.keeping.limits import LimitKeeper
 from outbox.keeping.pauses import PauseKeeper
 from outbox.keeping.time import LeaseWatch, RecoveredLease, expire_deadlines, recover_leases
 from outbox.leases.presence import LIVE_S, Presence
+from outbox.processes.pulse import Pulse
 from outbox.reading.queue_figures import FigureKeeper
 from outbox.releasing.offering import Offering
 from outbox_consumer.ending.refusals import Refusals
@@ -83,6 +84,8 @@ class Timekeeper:
         self._presence = presence
         self._refusals = refusals
         self._stop = threading.Event()
+        self.pulse = Pulse()
+        """Beats with each turn that ends well."""
 
     def stop(self) -> None:
         """End the loop."""
@@ -100,6 +103,7 @@ class Timekeeper:
             pause_s = self._offer()
             began = time.monotonic()
             if not (more or self._alone()) and began - kept_at < _RARELY_S:
+                self.pulse.beat()
                 continue
             more = False
             try:
@@ -115,6 +119,7 @@ class Timekeeper:
                     ]
                 )
                 kept_at = began
+                self.pulse.beat()
                 pause_s = _SOON_S if more else pause_s
                 trouble.over()
             except psycopg.Error as error:

@@ -17,6 +17,7 @@ from outbox.database.trouble import Trouble
 from outbox.joins.keeping import JoinWatch
 from outbox.keeping.time import LeaseWatch, expire_deadlines, recover_leases
 from outbox.processes.barriers import Barrier, hit
+from outbox.processes.pulse import Pulse
 from outbox.releasing.relaying import overdue_queues, recover_hints
 from outbox.settings import RelaySettings
 from outbox_relay.counters import Counters
@@ -77,10 +78,14 @@ class Keeper:
         self, name: str, link: Link, steps: Sequence[Step], settings: RelaySettings, *, stop: threading.Event
     ) -> None:
         self._link = link
-        self._steps = [(step, Trouble(name, settings.connect_backoff_max_s, logger=LOGGER)) for step in steps]
+        self._steps = [(step, Trouble(name, settings.connect_backoff_max_s, logger=LOGGER), Pulse()) for step in steps]
         self._every_s = settings.sweep_every_s
         self._more = False
         self._stop = stop
+
+    def turn_s(self) -> float:
+        """Return how many seconds ago each step has ended well, the one with the longest. From any thread."""
+        return max((pulse.age_s() for _, _, pulse in self._steps), default=0.0)
 
     def run(self) -> None:
         """Sweep until `stop` is set."""
@@ -95,10 +100,11 @@ class Keeper:
         """Run each step once and return how long the failures among them want to pause, in seconds."""
         pause_s = 0.0
         self._more = False
-        for step, trouble in self._steps:
+        for step, trouble, pulse in self._steps:
             try:
                 self._more = bool(step(self._link)) or self._more
                 trouble.over()
+                pulse.beat()
             except Exception as error:  # noqa: BLE001 - one step's failure must not stop the others
                 pause = trouble.report(error)
                 if is_connection_trouble(error):  # the others have the same connection

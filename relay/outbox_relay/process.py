@@ -30,6 +30,7 @@ from outbox_relay.keys import key_step
 from outbox_relay.lengths import RunwayTold
 from outbox_relay.limited import limit_step
 from outbox_relay.pauses import pause_step
+from outbox_relay.progress import RelayProgress
 from outbox_relay.purging import purge_steps
 from outbox_relay.redrives import redrive_steps
 from outbox_relay.release_loop import ReleaseLoop
@@ -89,6 +90,7 @@ class _Relay:
         self._threads: list[threading.Thread] = []
         self._died: list[str] = []
         self._loop: ReleaseLoop | None = None
+        self._turns: dict[str, Callable[[], float]] = {}
         self._telemetry = RelayTelemetry(
             settings, self._counters, link=lambda: self._link("health", statement_s=2.0), dead=self._dead
         )
@@ -141,10 +143,20 @@ class _Relay:
             self._publisher.start()
             self._spawn("release", self._release(self._publisher))
         self._telemetry.read_publisher(self._publisher, self._runways)
+        self._telemetry.read_progress(
+            RelayProgress(
+                self._publisher,
+                self._loop,
+                counters=counters,
+                keeping=self._turns,
+                bound_s=settings.telemetry.stuck_after_s,
+            )
+        )
         self._telemetry.start()
 
     def _keep(self, name: str, steps: Sequence[Step]) -> None:
         keeper = Keeper(name, self._link(name), steps, self._settings.relay, stop=self._stop)
+        self._turns[name] = keeper.turn_s
         self._spawn(name, keeper.run)
 
     def _time(self) -> Callable[[], None]:
@@ -162,6 +174,7 @@ class _Relay:
             presence.tell,
         ]
         keeper = Keeper("time", link, steps, self._settings.relay, stop=self._stop)
+        self._turns["time"] = keeper.turn_s
 
         def live() -> None:
             keeper.run()

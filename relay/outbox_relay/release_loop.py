@@ -19,6 +19,7 @@ from outbox.database.trouble import Trouble
 from outbox.database.waking import Wakeups
 from outbox.explaining.reasons import CUT_OFF, NACKED, NO_QUEUE
 from outbox.processes.barriers import Barrier, hit
+from outbox.processes.pulse import Pulse
 from outbox.releasing.relaying import DueQueue, Looker, ReleasedHint, unrelease
 from outbox.releasing.sharing import Sharer
 from outbox.settings import RelaySettings
@@ -131,6 +132,10 @@ class ReleaseLoop:
         # Queues that several tenants share and that have no room; until then nothing goes out but what goes ahead.
         self._shared: list[DueQueue] = []
         self._shared_until = 0.0
+        self.pulse = Pulse()
+        """Beats with each round that ends well."""
+        self.full: frozenset[str] = frozenset()
+        """Queues that had hints due at the last look, and no room for them."""
 
     def run(self) -> None:
         """Release and publish until `stop` is set."""
@@ -141,6 +146,7 @@ class ReleaseLoop:
             try:
                 wait_s = self._limited.at_most(self.step())
                 self._trouble.over()
+                self.pulse.beat()
             except Exception as error:  # noqa: BLE001 - the loop outlives every error; each is logged
                 self._leave_off()  # nobody hears writers during the pause
                 self._stop.wait(self._trouble.report(error))
@@ -182,6 +188,7 @@ class ReleaseLoop:
                 elsewhere += got.released
             if len(self._lately) <= FEW_QUEUES or queue.name in self._lately:
                 self._lately[queue.name] = got.left or 0, time.monotonic()
+        self.full = frozenset(queue.name for queue in full)
         wait_s = self._polling.after(released + at_once, more=more, blocked=bool(full))
         if more:
             return wait_s

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 from outbox.database.link import Link
 from outbox.leases.identity import worker_identity
@@ -45,7 +44,7 @@ class RelayTelemetry(ProcessTelemetry):
         if self._is_shown:
             looks.append(Gauges(self._figures, worker_identity().name).look)
         if looks:
-            self._look_by(link(), logger="outbox.relay", look=partial(_look, looks))
+            self._look_by(link(), logger="outbox.relay", looks=looks)
         if self._is_shown:
             self.confirmed = self._figures.histogram("outbox.relay.confirm.duration").observe
             self._read_counters()
@@ -83,8 +82,3 @@ class RelayTelemetry(ProcessTelemetry):
         figures.read("outbox.relay.unconfirmed", lambda: [((), publisher.outstanding)])
         figures.read("outbox.relay.broker.connections", lambda: [((), publisher.connections)])
         figures.read("outbox.relay.broker.blocked", lambda: [((), publisher.blocked_s)])
-
-
-def _look(looks: Iterable[Callable[[Link], None]], link: Link) -> None:
-    for look in looks:
-        look(link)

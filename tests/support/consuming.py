@@ -255,6 +255,7 @@ class Desk:
         amqp_url: str | None = None,
         database_url: str | None = None,
         listen: str | None = None,
+        stuck_after_s: float | None = None,
         **consumer: Any,
     ) -> Settings:
         """Return settings for this test; four slots and no broker unless told otherwise."""
@@ -264,7 +265,7 @@ class Desk:
             amqp_url=amqp_url,
             amqp_prefix=self.prefix,
             consumer={"concurrency": 4} | consumer,
-            telemetry={"listen": listen},
+            telemetry={"listen": listen, "stuck_after_s": stuck_after_s},
         )
 
     def start(self, *handlers: AnyHandler, **options: Any) -> RunningConsumer:

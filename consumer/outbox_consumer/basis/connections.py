@@ -6,7 +6,12 @@ handlers do with theirs, an end can be written.
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import Any
+
 import sqlalchemy as sa
+from sqlalchemy.pool import QueuePool
 
 from outbox.database.link import Link
 from outbox.database.statements import statements_for
@@ -19,6 +24,29 @@ _IDLE_IN_TRANSACTION_S = 300
 # Who holds a job's row for longer, as a `cancel` that is not committed does, keeps no thread for ever.
 _LOCK_S = 30
 _POOL_TIMEOUT_S = 30
+
+
+class WatchedPool(QueuePool):
+    """A pool that knows for how long somebody has waited for one of its connections."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # By thread: since when it has waited.
+        self._waiting: dict[int, float] = {}
+
+    def connect(self) -> Any:
+        """Return a connection, as any pool does."""
+        thread = threading.get_ident()
+        self._waiting[thread] = time.monotonic()
+        try:
+            return super().connect()
+        finally:
+            self._waiting.pop(thread, None)
+
+    def longest_wait_s(self) -> float:
+        """Return for how many seconds somebody waits now, the longest; 0 where nobody does. From any thread."""
+        since = list(self._waiting.values())
+        return time.monotonic() - min(since) if since else 0.0
 
 
 def pool_sizes(slots: int, limit: int | None) -> tuple[int, int]:
@@ -41,6 +69,7 @@ def handler_engine(settings: Settings, purpose: str, size: int, *, pre_ping: boo
     return settings.engine(
         application_name=f"outbox-consumer/{purpose}",
         connect_args={"options": " ".join(filter(None, (lock_limit, own, idle_limit)))},
+        poolclass=WatchedPool,
         pool_size=size,
         max_overflow=0,
         pool_timeout=_POOL_TIMEOUT_S,
@@ -72,6 +101,11 @@ class Connections:
             statement_timeout_s=statement_s,
             lock_timeout_s=min(lock_s, statement_s),
         )
+
+    def longest_wait_s(self) -> float:
+        """Return for how many seconds a handler or a completion waits for a connection now, the longest."""
+        pools = [engine.pool for engine in (self.for_handlers, self.for_completions)]
+        return max(pool.longest_wait_s() for pool in pools if isinstance(pool, WatchedPool))
 
     def close(self) -> None:
         """Close what is idle; what is in use closes when it comes back."""

@@ -23,6 +23,7 @@ from outbox.leases import ending
 from outbox.leases.refusing import RefusedWrite
 from outbox.logs import RateLimited
 from outbox.processes.barriers import Barrier, hit
+from outbox.processes.pulse import Pulse
 from outbox.telemetry.series import Histogram
 from outbox_consumer.basis.counters import Counters
 from outbox_consumer.ending.endings import COUNTERS, ENDED, EXPECTED, OUTCOMES, Ending, How, code_of, in_rounds
@@ -76,6 +77,8 @@ class Ender:
         self._refusals = refusals
         self._rates = rates
         self._measure = measure
+        self.pulse = Pulse()
+        """Beats whenever ends have been written."""
         self._trouble = Trouble("end", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self._telling = Telling()
         self._waiting: deque[Ending] = deque()
@@ -212,6 +215,7 @@ class Ender:
                 pause_s = self._trouble.report(error)
             else:
                 self._trouble.over()
+                self.pulse.beat()
                 for instead_how, some in self._by_how(instead):
                     self._write(instead_how, some)
                 return

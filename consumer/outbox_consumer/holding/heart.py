@@ -21,6 +21,7 @@ from outbox.leases.ending import LeaseEnd, lease_ends
 from outbox.leases.leasing import Beat, Lease, heartbeat
 from outbox.logs import RateLimited
 from outbox.processes.barriers import Barrier, hit
+from outbox.processes.pulse import Pulse
 from outbox_consumer.contract.job import MARKER_CHARACTERS
 from outbox_consumer.failing.failures import storable
 from outbox_consumer.holding.book import Entry, LeaseBook
@@ -67,12 +68,17 @@ class Heart:
         self._on_cancelled = on_cancelled
         self._interval_s = beat_interval_s(shortest_lease_s, interval_s)
         self._on_lost = on_lost
-        self._beaten_at = time.monotonic()
+        self._pulse = Pulse()
         self._stop = threading.Event()
 
     def age_s(self) -> float:
         """Return how long ago the last round ended well, in seconds. From any thread."""
-        return time.monotonic() - self._beaten_at
+        return self._pulse.age_s()
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two rounds."""
+        return self._interval_s
 
     def stop(self) -> None:
         """End the loop after the beat in progress. Only once no attempt runs any more."""
@@ -86,7 +92,7 @@ class Heart:
             pause_s = self._interval_s
             try:
                 self._beat()
-                self._beaten_at = time.monotonic()
+                self._pulse.beat()
                 trouble.over()
             except psycopg.Error as error:
                 pause_s = trouble.report(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from outbox.processes.pulse import Pulse
+
 __all__ = ["Pace", "lookahead", "prefetch_for"]
 
 # Work claimed ahead of free slots, and hints held ahead of claims, in seconds of what the slots take.
@@ -36,9 +38,12 @@ class Pace:
 
     def __init__(self) -> None:
         self.seconds_per_job = _FIRST_GUESS_S
+        self.returned = Pulse()
+        """Beats whenever a handler has returned."""
 
     def measure(self, seconds: float) -> None:
         """Take one duration into the average; a longer one counts at once, so that slow work is not hoarded."""
+        self.returned.beat()
         weight = 0.5 if seconds > 4 * self.seconds_per_job else _SMOOTHING
         self.seconds_per_job += weight * (seconds - self.seconds_per_job)
 

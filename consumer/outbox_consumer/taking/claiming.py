@@ -30,6 +30,10 @@ class Claimer:
         self._stop.set()
         self._wake.poke()
 
+    def turn_s(self) -> float:
+        """Return how many seconds ago the last turn ended well, of the group with the longest. From any thread."""
+        return max(turn.pulse.age_s() for turn in self._turns)
+
     def run(self) -> None:
         """Claim until stopped. Whatever ends the loop, a bug included, lost claims are looked for once more."""
         try:

@@ -15,6 +15,7 @@ import psycopg
 
 from outbox.database.trouble import Trouble
 from outbox.processes.barriers import Barrier, hit
+from outbox.processes.pulse import Pulse
 from outbox.releasing.gleaning import Gleaner
 from outbox_consumer.basis.counters import Counters
 from outbox_consumer.taking.groups import Group
@@ -58,6 +59,7 @@ class GroupTurn:
         self._queues = deque(group.queues)
         self._trouble = Trouble("claim", _LONGEST_PAUSE_S, logger="outbox.consumer")
         self.full = False
+        self.pulse = Pulse()
         # Before these instants nothing is tried: after an error, and without hints.
         self._not_before = 0.0
         self._look_at = 0.0
@@ -86,6 +88,7 @@ class GroupTurn:
             return self.failed(error)
         self._trouble.over()
         self.group.trouble = False
+        self.pulse.beat()
         return pause_s
 
     def failed(self, error: psycopg.Error) -> float:

@@ -17,9 +17,9 @@ class TelemetrySettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     listen: str | None = None
-    """Where relay and consumer answer `/live`, `/ready` and `/metrics` over HTTP: a port, which is then the loopback
-    interface's, or an address and a port, such as `0.0.0.0:9464` or `[::]:9464`. Port 0: a free one, told in the log.
-    Unset: nothing listens."""
+    """Where relay and consumer answer `/live`, `/ready`, `/progress` and `/metrics` over HTTP: a port, which is then
+    the loopback interface's, or an address and a port, such as `0.0.0.0:9464` or `[::]:9464`. Port 0: a free one, told
+    in the log. Unset: nothing listens."""
     names: Annotated[int, Field(strict=True)] = Field(default=10, ge=1, le=1000)
     """How many queues, and how many kinds in their queues, have figures of their own, the first ones that a process
     meets; all others together are `other`. 1 to 1000."""
@@ -33,6 +33,9 @@ class TelemetrySettings(BaseModel):
     traces_per_s: Annotated[int, Field(strict=True)] = Field(default=20, ge=1, le=100_000)
     """How many attempts, at most, a consumer traces in a second, and a relay messages: what bounds the price of
     tracing. 1 to 100000."""
+    stuck_after_s: Annotated[float, Field(strict=True)] = Field(default=30.0, ge=0.5, le=3600, allow_inf_nan=False)
+    """For how long a part that has something to do may do nothing of it before `/progress` calls it stuck. 0.5 to
+    3,600 seconds."""
 
     @field_validator("listen", mode="before")
     @classmethod

@@ -99,6 +99,19 @@ CONSUMER_EVENTS = (
     "throttled",
     "cancelled",
 )
+PARTS = (
+    "database",
+    "locks",
+    "claims",
+    "handlers",
+    "heartbeats",
+    "completions",
+    "pool",
+    "release",
+    "confirms",
+    "broker",
+    "keeping",
+)
 
 LABELS: Mapping[str, Label] = MappingProxyType(
     {
@@ -113,6 +126,7 @@ LABELS: Mapping[str, Label] = MappingProxyType(
         "role": Label("what a process does", ("relay", "consumer")),
         "table": Label("a table of ours", ("jobs", "outbox", "attempts", "effects")),
         "spans": Label("what became of ended spans", ("exported", "dropped")),
+        "part": Label("a part of a process, as `/progress` names it", PARTS),
         "pool": Label("whose database connections", ("handlers", "completions")),
     }
 )
@@ -138,6 +152,14 @@ METRICS: tuple[Metric, ...] = (
         "s",
         _BOTH,
         "for how long in all the broker has been away; of a consumer, for how long it has had to do without hints",
+    ),
+    Metric(
+        "outbox.progress.stuck",
+        Kind.GAUGE,
+        "s",
+        _BOTH,
+        "for how long a part has been stuck, as `/progress` tells; 0 while it is not",
+        ("part",),
     ),
     Metric("outbox.relay.hints", Kind.COUNTER, "{hint}", _RELAY, "hints, by what became of them", ("hint",)),
     Metric("outbox.relay.moves", Kind.COUNTER, "{move}", _RELAY, "what a relay did to jobs and rows", ("move",)),

@@ -16,10 +16,13 @@ __all__ = ["Verdict", "Wrong", "health_reply"]
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """What is wrong with which part. Both are words of ours: nothing of a job, an address or an error's text."""
+    """What is wrong with which part, and for how many seconds, where that is known. Words of ours: nothing of a job, an
+    address or an error's text.
+    """
 
     part: str
     problem: str
+    for_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,13 @@ class Verdict:
 
 
 def health_reply(verdict: Verdict) -> Reply:
-    """Return 200 or 503, with one line of JSON: `status`, and under `wrong` each `part` with its `problem`."""
+    """Return 200 or 503, with one line of JSON: `status`, and under `wrong` each `part`, its `problem`, and `for_s`."""
     told = {
         "status": verdict.state if verdict.well else "failing",
-        "wrong": [{"part": wrong.part, "problem": wrong.problem} for wrong in verdict.wrong],
+        "wrong": [
+            {"part": wrong.part, "problem": wrong.problem} | ({} if wrong.for_s is None else {"for_s": wrong.for_s})
+            for wrong in verdict.wrong
+        ],
     }
     status = HTTPStatus.OK if verdict.well else HTTPStatus.SERVICE_UNAVAILABLE
     return Reply(status, json.dumps(told) + "\n", "application/json")

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from outbox.database.link import Link
 from outbox.database.trouble import Trouble
 
-__all__ = ["EVERY_S", "LATE_S", "Probe"]
+__all__ = ["LATE_S", "LONGEST_EVERY_S", "Probe"]
 
-EVERY_S = 2.0
+LONGEST_EVERY_S = 2.0
 LATE_S = 10.0
 """A database that has answered for the last time so long ago counts as out of reach."""
 _LONGEST_PAUSE_S = 5.0
@@ -24,12 +24,18 @@ class Probe:
 
     Args:
         link: the probe's own connection, with short time limits.
-        look: what else to ask, after each sign of life. Its failures are logged, and say nothing of the database.
+        looks: what else to ask, after each sign of life. Their failures are logged, say nothing of the database, and
+            don't keep one another from their turns.
+        every_s: seconds between two looks.
     """
 
-    def __init__(self, link: Link, *, logger: str, look: Callable[[Link], None] | None = None) -> None:
+    def __init__(
+        self, link: Link, *, logger: str, looks: Sequence[Callable[[Link], None]] = (), every_s: float = LONGEST_EVERY_S
+    ) -> None:
         self._link = link
-        self._look = look
+        self._looks = [(look, Trouble("health", _LONGEST_PAUSE_S, logger=logger)) for look in looks]
+        self._every_s = every_s
+        self._started_at = time.monotonic()
         self._trouble = Trouble("health", _LONGEST_PAUSE_S, logger=logger)
         self._seen_at: float | None = None
         self._stop = threading.Event()
@@ -37,6 +43,7 @@ class Probe:
 
     def start(self) -> None:
         """Begin to look."""
+        self._started_at = time.monotonic()
         self._thread.start()
 
     def close(self, timeout_s: float = 1.0) -> None:
@@ -49,16 +56,26 @@ class Probe:
         """Tell whether the database has answered lately."""
         return self._seen_at is not None and time.monotonic() - self._seen_at < LATE_S
 
+    def silent_s(self) -> float:
+        """Return for how many seconds the database has not answered; before its first answer, since the start."""
+        seen_at = self._seen_at
+        return time.monotonic() - (self._started_at if seen_at is None else seen_at)
+
     def _run(self) -> None:
         pause_s = 0.0
         while not self._stop.wait(pause_s):
-            pause_s = EVERY_S
+            pause_s = self._every_s
             try:
                 self._link.run("read_clock")
                 self._seen_at = time.monotonic()
-                if self._look is not None:
-                    self._look(self._link)
                 self._trouble.over()
             except Exception as error:  # noqa: BLE001 - whatever a look meets costs its answer, not the process
                 pause_s = self._trouble.report(error)
+                continue
+            for look, trouble in self._looks:
+                try:
+                    look(self._link)
+                    trouble.over()
+                except Exception as error:  # noqa: BLE001 - as above
+                    trouble.report(error)
         self._link.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from outbox.database.link import Link
 from outbox.settings import Settings
@@ -12,7 +12,8 @@ from outbox.telemetry.contract import LABELS
 from outbox.telemetry.health import Verdict, Wrong
 from outbox.telemetry.otel import open_telemetry
 from outbox.telemetry.port import Port
-from outbox.telemetry.probe import Probe
+from outbox.telemetry.probe import LONGEST_EVERY_S, Probe
+from outbox.telemetry.progress import DATABASE, Look, decided, told
 from outbox.telemetry.series import Figures, Labels
 from outbox.telemetry.showing import Showing, open_port
 from outbox.tracing.tracer import Tracing
@@ -20,7 +21,22 @@ from outbox.tracing.tracer import Tracing
 if TYPE_CHECKING:
     from outbox.telemetry.metrics_push import MetricsPush
 
-__all__ = ["ProcessTelemetry", "counted"]
+__all__ = ["GetsOn", "ProcessTelemetry", "counted"]
+
+
+class GetsOn(Protocol):
+    """Knows how the parts of a process are."""
+
+    def look(self, link: Link) -> None:
+        """Find out what only the database knows. Called every now and then, on one thread. Raises what the driver
+        raises.
+        """
+
+    def looks(self) -> Sequence[Look]:
+        """Return all parts as they are. Called on any thread; it must not wait."""
+
+    def state(self) -> str:
+        """Return what the process does, in a word, where nothing is stuck."""
 
 
 class ProcessTelemetry:
@@ -38,9 +54,11 @@ class ProcessTelemetry:
     def __init__(self, role: str, settings: Settings, *, dead: Callable[[], Sequence[str]]) -> None:
         self._figures = Figures(settings.telemetry.names)
         self._otel = open_telemetry(role, settings.telemetry)
+        self._bound_s = settings.telemetry.stuck_after_s
         self._dead = dead
         self._stopping = False
-        checks = {"/live": self.live, "/ready": self.ready}
+        self._gets_on: GetsOn | None = None
+        checks = {"/live": self.live, "/ready": self.ready, "/progress": self.progress}
         self._port: Port | None = open_port(settings.telemetry, Showing(self._figures, checks))
         self._probe: Probe | None = None
         self._push = self._pushing()
@@ -68,9 +86,26 @@ class ProcessTelemetry:
         if self._otel is not None:
             self._otel.share()
 
-    def _look_by(self, link: Link, *, logger: str, look: Callable[[Link], None] | None = None) -> None:
-        """Have the database looked at on this link."""
-        self._probe = Probe(link, logger=logger, look=look)
+    def _look_by(self, link: Link, *, logger: str, looks: Sequence[Callable[[Link], None]] = ()) -> None:
+        """Have the database looked at on this link, and there whether the process gets on."""
+        every_s = min(LONGEST_EVERY_S, self._bound_s / 4)
+        self._probe = Probe(link, logger=logger, looks=[*looks, self._look_on], every_s=every_s)
+
+    def read_progress(self, gets_on: GetsOn) -> None:
+        """Show whether the process gets on."""
+        if self._is_shown:
+            self._gets_on = gets_on
+            self._figures.read("outbox.progress.stuck", lambda: told(self._looks()))
+
+    def _look_on(self, link: Link) -> None:
+        if self._gets_on is not None and not self._stopping:
+            self._gets_on.look(link)
+
+    def _looks(self) -> list[Look]:
+        if self._gets_on is None or self._probe is None:
+            return []
+        silent = Look(DATABASE, "has not answered", self._probe.silent_s(), self._bound_s)
+        return [silent, *self._gets_on.looks()]
 
     def start(self) -> None:
         """Begin to answer, and to export."""
@@ -101,6 +136,12 @@ class ProcessTelemetry:
         if self._probe is not None and not self._probe.reached():
             wrong.append(Wrong("database", "can't be reached"))
         return Verdict([*wrong, *self._lacking()], "ready")
+
+    def progress(self) -> Verdict:
+        """Tell whether what there is to do is done, and which part is stuck if it is not."""
+        if self._stopping or self._gets_on is None:
+            return Verdict(state="stopping" if self._stopping else "starting")
+        return decided(self._looks(), self._gets_on.state())
 
     def _lacking(self) -> Iterable[Wrong]:
         """Return what else is wrong with whoever wants to work."""

@@ -126,6 +126,16 @@ class Publisher:
         return before_s + (0.0 if since is None else time.monotonic() - since)
 
     @property
+    def unready_s(self) -> float:
+        """For how many seconds the broker has been away, or has blocked us; 0 while it is ready."""
+        blocked_since = self._blocked[1]
+        return self.away_s if blocked_since is None else time.monotonic() - blocked_since
+
+    def unanswered_s(self, lately_s: float) -> float:
+        """Return for how many seconds the broker has answered nothing of what is out, or went out lately."""
+        return self._window.unanswered_s(lately_s)
+
+    @property
     def free(self) -> int:
         """How many hints `publish` takes now; 0 unless the broker is ready."""
         session = self._session

@@ -29,6 +29,7 @@ PURGING = "purge erase_payloads"
 PAUSING = "list_pauses take_back owing_queues set_aside put_back forget_pauses"
 FIGURES = "hold_count count_queues keep_figures"
 GAUGES = "hold_gauges read_gauges"
+STANDING = "standing_jobs locked_table owing_queues list_jobs surroundings row_holders limits_around key_around"
 LIMITED = "free_keys hold_limits count_limited pick_low release_picked spend_tokens set_rest_aside"
 LIMITING = f"{LIMITED} governed_queues take_back_limited take_back_beyond forget_tokens"
 LIMITS = (
@@ -72,8 +73,8 @@ USED_BY = {
     "keep_once look_at_members open_join",
     "coalescer": "enqueue_subjects supersede replace",
     "relay": f"{KEEPING} {GAUGES} wake_place fill_dead_letters dead_letter_backlog hold_walk keep_walk purge_inbox "
-    f"errands {PURGING} {TURNS} {PLANNING}",
-    "consumer": f"{KEEPING} relay_lives {WORKING} unsettled_effects spent_budgets record_refusals",
+    f"errands {PURGING} {TURNS} {PLANNING} {STANDING} trace_contexts",
+    "consumer": f"{KEEPING} relay_lives {WORKING} unsettled_effects spent_budgets record_refusals {STANDING}",
     "operator": "list_open_effects job_effects get_effect effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_acts job_checkpoints running_jobs fresh_jobs "
     "job_tree queue_overview read_clock surroundings row_holders "

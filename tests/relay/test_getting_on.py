@@ -1,0 +1,190 @@
+"""Whether a relay gets on: each part is wedged by itself and named, and what is held on purpose wedges nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from outbox import pause
+from outbox.limits.setting import set_queue
+from outbox.settings import Settings
+from outbox_relay import release_loop
+from outbox_relay.lengths import FLOOR
+from outbox_relay.progress import RelayProgress
+from outbox_relay.telemetry import RelayTelemetry
+from support.scraping import health, scrape
+
+from .conftest import OtherNoop
+from .test_publishing import released
+
+BOUND_S = 0.5
+
+
+@pytest.fixture
+def telemetries(monkeypatch) -> list[RelayTelemetry]:
+    """Return those of the relays that start, in order."""
+    made: list[RelayTelemetry] = []
+    init = RelayTelemetry.__init__
+
+    def noted(self: Any, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        made.append(self)
+
+    monkeypatch.setattr(RelayTelemetry, "__init__", noted)
+    return made
+
+
+@pytest.fixture
+def watch(start, telemetries, eventually) -> Callable[..., str]:
+    """Return a function that starts a relay which calls a part stuck after half a second, and returns its address."""
+
+    def watch(settings: Settings, bound_s: float = BOUND_S) -> str:
+        shown = {"listen": "0", "stuck_after_s": bound_s}
+        telemetry = settings.telemetry.model_copy(update=shown)
+        start(settings.model_copy(update={"telemetry": telemetry}))
+        eventually(lambda: telemetries)
+        where = str(telemetries[-1]._port.address)
+        eventually(lambda: health(where, "/ready")[0] == 200)
+        eventually(lambda: health(where, "/progress")[0] == 200)
+        return where
+
+    return watch
+
+
+@pytest.fixture
+def calm(watch, telemetries, monkeypatch) -> Callable[[Settings], Callable[[], set[str]]]:
+    """Return a function that starts a relay which looks often and is patient, so that a busy machine is no alarm; and
+    returns one that watches it: none of some looks finds so much as a beginning of a standstill.
+    """
+    monkeypatch.setattr("outbox.telemetry.process.LONGEST_EVERY_S", 0.1)
+
+    def calm(settings: Settings) -> Callable[[], set[str]]:
+        where = watch(settings, 3.0)
+        gets_on = telemetries[-1]._gets_on
+        assert isinstance(gets_on, RelayProgress)
+
+        def watched() -> set[str]:
+            said, until_s = set(), time.monotonic() + 1.2
+            while time.monotonic() < until_s:
+                said.add(health(where, "/progress")[1]["status"])
+                found = gets_on.figures()
+                assert (found.unreleased, found.row_held) == (0, 0)
+                time.sleep(0.03)
+            return said
+
+        return watched
+
+    return calm
+
+
+def gone_wrong(eventually: Any, where: str, part: str) -> dict[str, Any]:
+    """Wait until a part is named, and return what is said of it."""
+
+    def told() -> dict[str, Any] | None:
+        status, told = health(where, "/progress")
+        return next((wrong for wrong in told["wrong"] if wrong["part"] == part), None) if status == 503 else None
+
+    wrong: dict[str, Any] = eventually(told)
+    assert wrong["for_s"] >= BOUND_S
+    assert scrape(where)[f'outbox_progress_stuck_seconds{{part="{part}"}}'] >= BOUND_S
+    return wrong
+
+
+@contextmanager
+def session(database: Any, statement: str) -> Iterator[None]:
+    """Hold what a statement locks, in a transaction of somebody else's, until the end of the block."""
+    with psycopg.connect(database.url) as connection:
+        connection.execute(database.sql(statement, escaped=True))
+        yield
+        connection.rollback()
+
+
+def test_a_broker_that_confirms_nothing_is_named(
+    watch, configure, proxied_url, proxy, submit, broker, eventually
+) -> None:
+    """Messages go out and nothing comes back: also beyond the timeout after which the connection is cut."""
+    broker.declare()
+    where = watch(configure(proxied_url, confirm_timeout_s=2.0))
+    proxy.freeze()
+    submit(3)
+    assert gone_wrong(eventually, where, "confirms")["problem"] == "the broker answers nothing of what is published"
+    proxy.thaw()
+    eventually(lambda: health(where, "/progress")[0] == 200)
+
+
+def test_a_broker_that_is_away_while_hints_are_due_is_named(
+    watch, configure, proxied_url, proxy, submit, database, eventually
+) -> None:
+    """Not before there is anything to send."""
+    where = watch(configure(proxied_url, connect_backoff_max_s=0.3))
+    proxy.down()
+    eventually(lambda: scrape(where)["outbox_broker_away_seconds"] > 2 * BOUND_S)
+    assert health(where, "/progress")[1]["status"] == "idle"
+    submit(1)
+    database.clock.advance(60)
+    gone_wrong(eventually, where, "broker")
+    proxy.up()
+    eventually(lambda: health(where, "/progress")[0] == 200)
+
+
+def test_a_lock_on_a_table_is_named(watch, settings, database, submit, eventually) -> None:
+    """The release loop hangs behind it."""
+    where = watch(settings)
+    with session(database, "LOCK TABLE {s}.outbox IN ACCESS EXCLUSIVE MODE"):
+        wrong = gone_wrong(eventually, where, "locks")
+        assert wrong["problem"] == "a session keeps the table outbox locked"
+        gone_wrong(eventually, where, "release")
+        gone_wrong(eventually, where, "keeping")
+    eventually(lambda: health(where, "/progress")[0] == 200)
+
+
+def test_a_release_loop_that_releases_nothing_is_named(
+    watch, settings, database, submit, eventually, monkeypatch
+) -> None:
+    """It turns, hints are due that nothing holds, and none goes out."""
+    where = watch(settings)
+    monkeypatch.setattr(release_loop.ReleaseLoop, "step", lambda _: 0.05)
+    submit(1)
+    database.clock.advance(60)
+    wrong = gone_wrong(eventually, where, "release")
+    assert wrong["problem"] == "hints are due that nothing holds, and none goes out"
+    monkeypatch.undo()
+    eventually(lambda: health(where, "/progress")[0] == 200)
+
+
+def test_a_step_that_hangs_is_named_with_its_loop(watch, settings, eventually, monkeypatch) -> None:
+    """Others of the same loop can't have their turns; other loops do."""
+    held = threading.Event()
+    monkeypatch.setattr("outbox_relay.process.figure_step", lambda: lambda _: held.wait(20) and None)
+    where = watch(settings)
+    wrong = gone_wrong(eventually, where, "keeping")
+    assert wrong["problem"] == "a step of the loop upkeep fails, or hangs"
+    held.set()
+    eventually(lambda: health(where, "/progress")[0] == 200)
+
+
+def test_what_is_held_on_purpose_or_awaits_consumers_is_no_standstill(
+    calm, settings, database, submit, eventually
+) -> None:
+    """Idle; jobs of tomorrow; a paused queue; a runway that nobody takes from; a limit."""
+    watched = calm(settings)
+    submit(2, run_at=database.clock.now() + timedelta(days=1))
+    assert watched() == {"idle"}
+    with database.engine().begin() as connection:
+        pause(connection, "queue", "other", by="ada", reason="test")
+    submit(2, OtherNoop)
+    submit(2 * FLOOR)
+    database.clock.advance(8)
+    eventually(lambda: released(database) >= FLOOR)
+    assert "failing" not in watched()
+    with database.engine().begin() as connection:
+        set_queue(connection, "q", by="ada", reason="test", max_running=1)
+    eventually(lambda: released(database) == 1)
+    assert "failing" not in watched()
