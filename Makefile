@@ -23,6 +23,15 @@ BENCH_ARGS ?=
 # One list for making the lock and for checking it. An existing output file keeps its pins as far as they still fit.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 	--no-emit-package outbox-relay --custom-compile-command "make lock" pyproject.toml
+# What goes into the images, by what the lock above says; compose/image/ holds a lock for each step of their build.
+IMAGE_LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraint requirements.lock \
+	--no-emit-package outbox-relay --custom-compile-command "make lock"
+IMAGE_EXTRAS := --extra relay --extra consumer --extra encryption --extra telemetry
+define image-locks
+$(IMAGE_LOCK) --group build --output-file $(1)/build.lock && \
+$(IMAGE_LOCK) $(IMAGE_EXTRAS) pyproject.toml --output-file $(1)/runtime.lock && \
+$(IMAGE_LOCK) $(IMAGE_EXTRAS) --extra demo pyproject.toml --output-file $(1)/example.lock
+endef
 # The same for the environment in which the peers are measured. Its group is in no other lock.
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.installed
@@ -95,14 +104,20 @@ types: $(READY)
 # Offline, nobody can tell what would be resolved; then the check says so and passes.
 .PHONY: lock-check
 lock-check: $(READY)
-	@fresh="$$(mktemp)"; trap 'rm -f "$$fresh"' EXIT; \
-	cp requirements.lock "$$fresh"; \
-	if ! $(LOCK) --output-file "$$fresh" >/dev/null 2>&1; then \
-		echo "The lock file was not checked: it can't be resolved here and now."; \
-	elif ! cmp -s requirements.lock "$$fresh"; then \
+	@fresh="$$(mktemp -d)"; trap 'rm -rf "$$fresh"' EXIT; \
+	cp requirements.lock compose/image/*.lock "$$fresh"; \
+	if ! { $(LOCK) --output-file "$$fresh/requirements.lock" && $(call image-locks,$$fresh); } >/dev/null 2>&1; then \
+		echo "The lock files were not checked: they can't be resolved here and now."; \
+	elif ! cmp -s requirements.lock "$$fresh/requirements.lock"; then \
 		echo "requirements.lock doesn't fit pyproject.toml; run: make lock" >&2; \
 		exit 1; \
-	fi
+	fi; \
+	for lock in build runtime example; do \
+		if ! cmp -s "compose/image/$$lock.lock" "$$fresh/$$lock.lock"; then \
+			echo "compose/image/$$lock.lock doesn't fit requirements.lock; run: make lock" >&2; \
+			exit 1; \
+		fi; \
+	done
 
 .PHONY: crash
 crash: $(READY) ## Kill and pause real processes in every crash window, then count
@@ -156,6 +171,7 @@ bench-lock: $(READY) ## Resolve the peers' latest releases anew into requirement
 .PHONY: lock
 lock: $(READY) ## Resolve the dependencies anew into requirements.lock
 	@$(LOCK) --upgrade --output-file requirements.lock
+	@$(call image-locks,compose/image)
 
 .PHONY: fmt
 fmt: $(READY) ## Format the code and apply the safe fixes

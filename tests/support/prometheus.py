@@ -18,9 +18,14 @@ TESTS = sorted((HOME / "tests").glob("*.yml"))
 _OURS = Path(__file__).parents[2] / ".venv" / "prometheus" / "usr" / "bin"
 
 
+def find(name: str) -> str | None:
+    """Return the path of `prometheus` or `promtool`, where there is one."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), str(_OURS)]))
+
+
 def program(name: str) -> str:
     """Return the path of `prometheus` or `promtool`; skip the test where there is none."""
-    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), str(_OURS)]))
+    found = find(name)
     if found is None:
         pytest.skip(f"there is no {name} here; `make promtool` fetches it on Debian and Ubuntu")
     return found
