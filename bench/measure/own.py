@@ -37,6 +37,16 @@ def writers(run: Run, seat: Seat, number: int, seconds: float) -> None:
                 process.wait(30)
 
 
+def traces(run: Run, seat: Seat, number: int, jobs: int) -> None:
+    """Drain with spans written to a file, within the usual budget, and with nothing traced."""
+    file = seat.servers.folder / "spans.jsonl"
+    states = {"on": {"OUTBOX_TELEMETRY_SPANS_FILE": str(file)}, "off": NO_EXTRA}
+    order = list(states) if number % 2 == 0 else list(reversed(states))
+    with run.measuring(seat, "drains with and without traces", number, 240) as values:
+        rates = {f"traces_{state}": drain(seat, workers=1, jobs=jobs, extra=states[state]).rate for state in order}
+        values.put_all(rates)
+
+
 def applies(run: Run, seat: Seat, number: int, jobs: int) -> None:
     """One row a job in the transaction that completes it, against the bare transaction."""
     with run.measuring(seat, "apply", number, 120) as values:

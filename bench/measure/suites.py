@@ -36,6 +36,7 @@ def ours(run: Run) -> None:
             basics.starts(run, main, number, options.seconds(6.0))
             basics.relays(run, main, number, jobs=options.size(50_000, 4_000), slow_jobs=0)
             own.writers(run, main, number, options.seconds(2.0))
+            own.traces(run, main, number, options.size(30_000, 3_000))
             own.applies(run, by_kind[Applying], number, options.size(4_000, 1_000))
             own.sleeps(run, by_kind[Sleeping], number, options.size(15_000, 2_000))
         own.idles(run, main, 0, options.seconds(5.0), options.seconds(6.0))

@@ -108,6 +108,8 @@ TITLES = (
     | {
         "writers_on": "eight writers, wake-up on, transactions/s",
         "writers_off": "eight writers, wake-up off, transactions/s",
+        "traces_on": "drain, traces to a file, jobs/s",
+        "traces_off": "drain, no traces, jobs/s",
         "pace": "pace of the machine, loops/s",
         "apply": "completions with a row, eight slots, jobs/s",
         "sleep": "5 ms of sleep, 50 slots, share of the ideal",

@@ -99,6 +99,7 @@ ROWS: tuple[Row, ...] = (
         )
     ),
     Row("apply, a row a job, eight slots / bare psycopg", "apply", "apply", (BARE,), must=0.7, goal=0.9),
+    Row("drain, traces to a file / none", "traces_on", "traces_off", (OURS,), must=0.9, goal=0.97),
     Row("5 ms of sleep, 50 slots / ideal", "sleep", must=0.9, goal=0.97),
     Row("memory of the relay, 1,000,000 jobs / 10,000", "memory_relay", must=1.1, goal=1.03, lower=True),
     Row("memory of the consumer, 1,000,000 jobs / 10,000", "memory_consumer", must=1.1, goal=1.03, lower=True),

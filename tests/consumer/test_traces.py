@@ -18,6 +18,8 @@ from outbox.tracing.tracer import Tracing
 from outbox_consumer import EffectNotSent, TerminalError
 from outbox_consumer.contract.handler import AnyHandler
 from support.consuming import AsyncTask, Desk, RunningConsumer, Task, async_handler, handler
+from support.isolated import ScriptHandler
+from support.isolated_payloads import submit as submit_script
 from support.jobs import Note
 from support.spans import Kept, misfitting
 from support.waiting import until
@@ -262,6 +264,22 @@ def test_a_lost_lease_and_a_late_end_are_told(desk, kept, traced) -> None:
     outcomes = {about(span)["job.id"]: about(span) for span in until(lambda: kept.own("process"))}
     assert len(outcomes) == 2
     assert {one["attempt.outcome"] for one in outcomes.values()} <= {"let_go", "lost"}
+
+
+def test_a_handler_in_a_process_of_its_own_is_traced_from_outside(desk, kept, traced, tmp_path) -> None:
+    """Its crash is told by its code, and `apply` runs here; the process itself makes no span."""
+    traced(ScriptHandler())
+    job_id = submit_script(desk, "killed", tmp_path)
+    first, second = ended(kept, "process", 2)
+    assert misfitting(kept.own()) == []
+    assert about(first)["error.type"] == "child_signal_SIGKILL"
+    assert (about(first)["job.id"], about(second)["attempt.outcome"]) == (str(job_id), "succeeded")
+    assert [span.name.partition(" ")[0] for span in kept.own() if span.parent is not None] == [
+        "handle",
+        "complete",
+        "handle",
+        "apply",
+    ]
 
 
 def test_a_budget_bounds_what_is_traced(desk, kept, monkeypatch) -> None:

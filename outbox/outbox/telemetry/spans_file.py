@@ -1,7 +1,7 @@
 """Spans as lines of JSON in a file, for whoever has no collector. Written on the exporting thread alone.
 
 The file is bounded: what would make it longer begins it anew, and the one before is kept beside it as `.1`. Several
-processes may write to one file; each line is written at once.
+processes may write to one file; no line is parted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any
 from outbox.errors import SettingsError
 
 __all__ = ["SpansFile", "line_of"]
+
+# So many bytes at most are written at once.
+_TOGETHER = 32_768
 
 
 class SpansFile:
@@ -35,12 +38,17 @@ class SpansFile:
             raise SettingsError(f"telemetry.spans_file {path} can't be written: {error.strerror}") from None
 
     def write(self, spans: Sequence[Any]) -> None:
-        """Append ended spans. Raises `OSError`."""
-        for span in spans:
-            data = line_of(span)
-            self._make_room(len(data))
-            assert self._file is not None  # noqa: S101 - just opened
-            os.write(self._file, data)
+        """Append ended spans, some at once. Raises `OSError`."""
+        together: list[bytes] = []
+        size = 0
+        for line in map(line_of, spans):
+            if together and size + len(line) > min(_TOGETHER, self._most):
+                self._append(b"".join(together))
+                together, size = [], 0
+            together.append(line)
+            size += len(line)
+        if together:
+            self._append(b"".join(together))
 
     def close(self) -> None:
         """Write no more."""
@@ -51,6 +59,11 @@ class SpansFile:
     def _open(self) -> int:
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         return self._file
+
+    def _append(self, data: bytes) -> None:
+        self._make_room(len(data))
+        assert self._file is not None  # noqa: S101 - just opened
+        os.write(self._file, data)
 
     def _make_room(self, more: int) -> None:
         file = self._file if self._file is not None else self._open()

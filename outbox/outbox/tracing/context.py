@@ -99,9 +99,9 @@ def trace_of(context: Any) -> Trace | None:
     """Return OpenTelemetry's context of a span as one of ours; None for one that is not valid."""
     if not context.is_valid:
         return None
-    found = read_header(f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags) & 255:02x}")
     state = context.trace_state.to_header() if context.trace_state else ""
-    return found if found is None or not _STATE.fullmatch(state) else found._replace(state=state)
+    kept = state if state and _STATE.fullmatch(state) else ""
+    return Trace(context.trace_id, context.span_id, int(context.trace_flags) & 255, kept)
 
 
 def current_ids() -> tuple[str, str] | None:
