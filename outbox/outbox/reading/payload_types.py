@@ -11,7 +11,7 @@ from types import ModuleType
 from outbox.texts.masking import named
 from outbox_schemas import HandlerError, OutboxError, Payload
 
-__all__ = ["PayloadTypes", "imported_module", "links_of", "load_payload_types"]
+__all__ = ["PayloadTypes", "imported_module", "links_of", "load_payload_types", "type_for"]
 
 PayloadTypes = Mapping[tuple[str, int], type[Payload]]
 
@@ -36,6 +36,12 @@ def load_payload_types(modules: Iterable[str]) -> PayloadTypes:
                     f"{payload.version}; name a module that has one of them"
                 )
     return found
+
+
+def type_for(kind: str, version: int, types: Iterable[type[Payload]]) -> type[Payload] | None:
+    """Return the class of a stored payload's own version, or the newest that lifts it."""
+    own = [payload for payload in types if payload.kind == kind and version in payload.readable_versions()]
+    return max(own, key=lambda payload: (payload.version == version, payload.version), default=None)
 
 
 def links_of(payload: Payload) -> dict[str, str]:

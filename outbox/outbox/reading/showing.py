@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outbox.database.link import Link
-from outbox.reading.payload_types import PayloadTypes
+from outbox.reading.payload_types import PayloadTypes, type_for
 from outbox.sealing.envelope import is_sealed, read_payload
 from outbox_schemas import JobNotFound, JobView, OutboxError, Payload
 from outbox_schemas.redaction import redacted, shape
@@ -29,7 +29,7 @@ def shown_payload(job: JobView, text: str, types: PayloadTypes) -> tuple[Any, Pa
         return "erased", None
     if is_sealed(text):
         return _sealed(text), None
-    payload_type = _type_for(job, types)
+    payload_type = type_for(job.kind, job.version, types.values())
     if payload_type is None:
         return shape(text), None
     try:
@@ -37,17 +37,6 @@ def shown_payload(job: JobView, text: str, types: PayloadTypes) -> tuple[Any, Pa
         return redacted(payload), payload
     except Exception:  # noqa: BLE001 - a validator, an upgrade, a property
         return {"does not fit its class": shape(text)}, None
-
-
-def _type_for(job: JobView, types: PayloadTypes) -> type[Payload] | None:
-    """Return the class of the job's own version, or the newest that lifts it."""
-    exact = types.get((job.kind, job.version))
-    lifting = [
-        payload
-        for (kind, _), payload in types.items()
-        if kind == job.kind and job.version in payload.readable_versions()
-    ]
-    return exact or max(lifting, key=lambda payload: payload.version, default=None)
 
 
 def _sealed(text: str) -> str:

@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from outbox.database.statements import Statements
+from outbox.reading.payload_types import type_for
 from outbox.sealing.envelope import is_reserved, is_sealed
 from outbox.sealing.using import seals_all
-from outbox_schemas import Document, NameRefused, Payload, PayloadError
+from outbox_schemas import Document, InvalidSubmission, NameRefused, Payload, PayloadError, UpgradeFailed
 from outbox_schemas.exactness import check_exact, text_digest
 from outbox_schemas.names import nature_of
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
@@ -48,7 +49,6 @@ def patched(
         NameRefused: its logical or concurrency key or its subject would be another one, or there are more than 10,000
             jobs.
     """
-    known = {(payload.kind, payload.version): payload for payload in types}
     after, seen = UUID(int=0), 0
     while True:
         page = {"operation_id": operation_id, "after": after, "batch": _PAGE}
@@ -58,7 +58,7 @@ def patched(
         seen += len(rows)
         if seen > _MOST:
             raise NameRefused("patch", f"is for {_MOST} jobs at most; narrow the filter")
-        documents = [_document(row, patch, known.get((row.kind, row.version))) for row in rows]
+        documents = [_document(row, patch, _type_for(row, types)) for row in rows]
         new = {
             "operation_id": operation_id,
             "job_ids": [row.id for row in rows],
@@ -79,6 +79,18 @@ def merged(document: Any, patch: Any) -> Any:
         else:
             base[name] = merged(base.get(name), value)
     return base
+
+
+def _type_for(row: Any, types: Sequence[type[Payload]]) -> type[Payload] | None:
+    """Return the class that reads a job's payload; None: no class of its kind is given, so nobody is to check it."""
+    found = type_for(row.kind, row.version, types)
+    given = [payload for payload in types if payload.kind == row.kind]
+    if found is None and given:
+        names = ", ".join(sorted({payload.__name__ for payload in given}))
+        raise PayloadError(
+            f"patch for job {row.id}", f"can't be checked: its version {row.version} is none that {names} reads"
+        )
+    return found
 
 
 def _document(row: Any, patch: Patch, payload_type: type[Payload] | None) -> Document:
@@ -103,25 +115,40 @@ def _document(row: Any, patch: Patch, payload_type: type[Payload] | None) -> Doc
 
 
 def _fitting(new: Mapping[str, Any], row: Any, payload_type: type[Payload], where: str) -> Document:
+    plain = _plain(new, row.version, where)
     try:
-        payload = payload_type.model_validate_json(_plain(new, row.version, where).text)
+        payload = payload_type.from_document(plain.text, row.version)
     except PayloadError:
         raise
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, UpgradeFailed) as error:
         why = told(error)
         raise PayloadError(where, f"leaves a payload that does not fit {payload_type.__name__}: {why}") from None
-    if payload.checked_key() != row.logical_key:
+    old = _read(payload_type, row)
+    # An older version's key is what its class made of it then.
+    if payload.checked_key() not in {row.logical_key, row.logical_key if old is None else old.checked_key()}:
         raise NameRefused(where, "would change the logical key, which is the job's for life; submit a new job instead")
-    _check_shared(payload, row, where)
-    return payload.to_document()
+    _check_shared(payload, old, row, where)
+    # What was lifted to be checked stays of its own version, as the job's row says.
+    return payload.to_document() if payload_type.version == row.version else plain
 
 
-def _check_shared(payload: Payload, row: Any, where: str) -> None:
+def _read(payload_type: type[Payload], row: Any) -> Payload | None:
+    """Return the payload as it is stored; None: it is patched since it doesn't fit."""
+    try:
+        old = payload_type.from_document(row.payload_text, row.version)
+        old.checked_key()
+        _shared(old)
+    except (ValueError, RecursionError, InvalidSubmission, UpgradeFailed):
+        return None
+    return old
+
+
+def _check_shared(payload: Payload, old: Payload | None, row: Any, where: str) -> None:
     """Raise `NameRefused` where the job would stand in line for the key of one thing and work on another."""
     limit, subject = _shared(payload)
-    try:
-        old_limit, old_subject = _shared(type(payload).model_validate_json(row.payload_text))
-    except (ValueError, RecursionError, PayloadError):  # it is patched since it doesn't fit: what the job has counts
+    if old is not None:
+        old_limit, old_subject = _shared(old)
+    else:  # what the job has counts
         old_limit = None if row.limit_key is None else (row.limit_group, row.limit_key)
         old_subject = row.subject or ""
         if old_limit is None and not old_subject:

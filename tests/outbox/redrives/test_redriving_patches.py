@@ -110,6 +110,49 @@ class Sealed(Typed):
     sealed: ClassVar[bool] = True
 
 
+class Lifting(Payload):
+    """A note of today, whose older ones called the body otherwise."""
+
+    kind: ClassVar[str] = "test.note"
+    version: ClassVar[int] = 2
+    upgrades: ClassVar[dict[int, Any]] = {1: lambda old: {"name": old["key"], "text": int(old["body"])}}
+    name: str
+    text: int
+
+    def logical_key(self) -> str:
+        """Return the name, with what older ones lacked."""
+        return f"note/{self.name}"
+
+
+class Newer(Lifting):
+    """One that reads none of the older ones."""
+
+    upgrades: ClassVar[dict[int, Any]] = {}
+
+
+@pytest.mark.parametrize(
+    ("patch", "types", "error", "words"),
+    [
+        ({"body": "canary"}, (Lifting,), PayloadError, "does not fit Lifting"),
+        ({"key": "canary"}, (Lifting,), NameRefused, "logical key"),
+        ({"body": 2}, (Newer,), PayloadError, "version 1 is none that Newer reads"),
+    ],
+)
+def test_an_older_version_is_checked_by_the_class_that_lifts_it(
+    database: Database, link: Link, engine: sa.Engine, patch: Any, types: Any, error: type[Exception], words: str
+) -> None:
+    """Though no class of its very version is given, a patch that it could not run with is refused; a sound one is
+    merged into what is stored, which stays of its version.
+    """
+    (job_id,) = dead(database, link, payloads=[Note(key="k", body=1)])
+    with engine.begin() as connection:
+        with pytest.raises(error, match=words) as caught:
+            redrive(connection, job_id, by="me", reason="x", patch=patch, payload_types=types)
+        assert "canary" not in str(caught.value)
+        redrive(connection, job_id, by="me", reason="x", patch={"body": 2}, payload_types=[Lifting])
+    assert database.rows("SELECT version, payload FROM {s}.jobs") == [(1, {"key": "k", "body": 2})]
+
+
 @pytest.mark.parametrize(("types", "keys"), [((Sealed,), None), ((), ring("k1", seal_all=True))])
 def test_what_is_sealed_by_now_is_not_patched_in_clear(
     database: Database, link: Link, engine: sa.Engine, types: Any, keys: Any
