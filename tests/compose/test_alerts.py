@@ -56,6 +56,16 @@ def test_an_alert_fires_somewhere_and_is_silent_beside(name: str) -> None:
     assert silent or name == "OutboxNothingScraped"
 
 
+def test_the_page_lists_the_alerts() -> None:
+    """Each with its severity and its runbook, in the order of the rules."""
+    page = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(Outbox\w+)` \| (\w+) \| .+ \| \[.+\]\((runbooks/.+)\) \|$", page, re.MULTILINE)
+    assert rows == [
+        (name, alert["labels"]["severity"], alert["annotations"]["runbook"].removeprefix("docs/"))
+        for name, alert in alerts().items()
+    ]
+
+
 def test_nobody_is_called_where_nothing_is_wrong() -> None:
     """Idle, paused and busy with a long job: no alert at all may fire, which is what these situations ask for."""
     [quiet] = [path for path in TESTS if path.stem == "quiet"]
