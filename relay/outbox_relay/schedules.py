@@ -38,6 +38,8 @@ def schedule_steps(counters: Counters, owed: Callable[[], None]) -> list[Step]:
                 made += turn.made
                 counters.add("scheduled", turn.made)
                 counters.add("occurrences_missed", turn.passed_over)
+                if turn.held is not None:  # ever less often, and soon it counts as broken
+                    log.warning("a schedule is held up", extra={"schedule": turn.name, "reason": turn.held})
                 if turn.error is not None:  # once a minute at most, for each schedule
                     counters.add("schedules_broken", 1)
                     log.warning("a schedule is broken", extra={"schedule": turn.name, "reason": turn.error})

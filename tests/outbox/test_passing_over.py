@@ -201,6 +201,21 @@ def buckets(database: Database, _link: Link) -> Scan:
     )
 
 
+def ahead(database: Database, _link: Link) -> Scan:
+    """Tenants' buckets of a clock that was ahead are of now again."""
+    change(database, lambda connection: set_queue(connection, "notes", tenant_rate_per_s=1, tenant_burst=5, **WHO))
+    database.rows(
+        "INSERT INTO {s}.tenant_limits (queue, name, tokens, tokens_at, updated_at) "
+        "SELECT 'notes', n, 0, {s}.clock() + interval '1 hour', {s}.clock() FROM unnest(ARRAY['a', 'b']) AS n"
+    )
+    spent = "UPDATE {s}.tenant_limits SET tokens_at = {s}.clock()"
+    return Scan(
+        lambda one: one.run("set_limits_back", queues=["notes"], batch=9)[0].tenants,
+        lambda: database.rows(spent),
+        "tenant_limits",
+    )
+
+
 def schedules(database: Database, _link: Link) -> Scan:
     """Schedules that are due have their turns, one at a time."""
     for name in ("a", "b"):
@@ -251,8 +266,8 @@ def old_redrives(database: Database, link: Link) -> Scan:
 
 
 HELD: list[Made] = [
-    owed, low, returned, lost, refused, expired, late, paused, aside, limited, of_a_key, inbox_keys, buckets, schedules,
-    redrives, old_redrives
+    owed, low, returned, lost, refused, expired, late, paused, aside, limited, of_a_key, inbox_keys, buckets, ahead,
+    schedules, redrives, old_redrives
 ]  # fmt: skip
 # Those that ask for the time before they lock, which is where a test can hold them.
 READ_BEFORE: list[Made] = [
@@ -267,6 +282,7 @@ READ_BEFORE: list[Made] = [
     of_a_key_put_back,
     inbox_keys,
     buckets,
+    ahead,
     schedules,
     redrives,
     old_redrives,

@@ -88,7 +88,7 @@ def _disorder(found: Disorder) -> dict[str, Any]:
 
 def _lines(report: Report, done: list[Mended], *, fix: bool) -> Iterator[str]:
     for item in done:
-        yield f"mended: {item.code}: {len(item.job_ids)} of {item.found}"
+        yield f"mended: {item.code}: {item.count} of {item.found}"
     for found in report.disorders:
         yield from _disorder_lines(found, fix=fix)
     for code, reason in report.unfinished.items():

@@ -37,6 +37,7 @@ class Check:
         remedy: what a person does about it, or what the mending does.
         walk: the table that it goes through; None: it asks once, or isn't a statement.
         mend: the statement that mends it; None: a person must.
+        named: whether its cases are rows that go by a name, such as schedules, and not jobs.
     """
 
     code: str
@@ -45,6 +46,7 @@ class Check:
     remedy: str
     walk: Walk | None = None
     mend: str | None = None
+    named: bool = False
 
 
 _ROW = "its outbox row is written anew from the job"
@@ -271,6 +273,14 @@ _SURROUNDINGS = (
         "change it as its error says (`outbox schedules set`, or where it is declared); relays try again by themselves",
     ),
     Check("schedule_overdue", Severity.WARNING, "a schedule's turn was due long ago, and nobody gave it", _KEEP_TIME),
+    Check(
+        "schedule_ahead",
+        Severity.WARNING,
+        "a schedule has made its jobs up to an instant that the database's clock had reached before it was set back",
+        "it goes on from now; what it has made already isn't made again",
+        mend="mend_schedule_ahead",
+        named=True,
+    ),
     Check(
         "schedule_unreadable",
         Severity.WARNING,

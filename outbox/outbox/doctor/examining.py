@@ -188,6 +188,7 @@ _ASKED = frozenset(
         "set_member_gone",
         "paused_long",
         "redrive_overdue",
+        "schedule_ahead",
         "schedule_broken",
         "schedule_overdue",
         "no_relay",

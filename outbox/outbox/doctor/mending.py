@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -23,13 +23,19 @@ _STATEMENT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """How many cases of one kind were found, and which jobs of these were mended: the others had changed, were locked,
-    or were mended with another kind already.
+    """How many cases of one kind were found, and which jobs of these were mended, or schedules (`names`): the others
+    had changed, were locked, or were mended with another kind already.
     """
 
     code: str
     found: int
-    job_ids: list[UUID]
+    job_ids: list[UUID] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many were mended."""
+        return len(self.job_ids) + len(self.names)
 
 
 def mend(
@@ -59,13 +65,20 @@ def mend(
     statements = statements_for(name)
     done: list[Mended] = []
     for disorder in report.disorders:
-        code, statement = disorder.check.code, disorder.check.mend
-        ids = sorted({UUID(case.subject) for case in disorder.cases})
-        mended: list[UUID] = []
-        for start in range(0, len(ids), _CHUNK):
-            chunk = {"job_ids": ids[start : start + _CHUNK], "code": code, "actor": by, "reason": reason}
+        code, statement, named = disorder.check.code, disorder.check.mend, disorder.check.named
+        cases = sorted({case.subject for case in disorder.cases})
+        mended = Mended(code, disorder.count)
+        for start in range(0, len(cases), _CHUNK):
+            part = cases[start : start + _CHUNK]
+            whose = {"names": part} if named else {"job_ids": [UUID(case) for case in part]}
             with engine.begin() as connection:
                 statements.run_within(connection, "limit_statements", {"milliseconds": _STATEMENT_S * 1000})
-                mended += [row.job_id for row in statements.run_within(connection, str(statement), chunk)]
-        done.append(Mended(code, disorder.count, mended))
+                rows = statements.run_within(
+                    connection, str(statement), whose | {"code": code, "actor": by, "reason": reason}
+                )
+            if named:
+                mended.names.extend(row.name for row in rows)
+            else:
+                mended.job_ids.extend(row.job_id for row in rows)
+        done.append(mended)
     return report, done

@@ -1,4 +1,5 @@
-"""What limits need of relays and consumers: hints from before there were limits are taken back, full buckets forgotten.
+"""What limits need of relays and consumers: hints from before there were limits are taken back, full buckets forgotten,
+and what stems from a clock that was ahead is set right.
 
 A release that began before a limit was set may have slipped through, and a claim may have held a hint just when it was
 to be taken back. Such hints are found here. What runs always counts, however it began. Any number of processes may do
@@ -40,5 +41,6 @@ class LimitKeeper:
         taken_back = len(link.run("take_back_limited", queues=queues, batch=_BATCH))
         if self._tokens.due:
             with self._tokens.full_look():
+                link.run("set_limits_back", queues=queues, batch=_BATCH)
                 link.run("forget_tokens", queues=queues, batch=_BATCH)
         return LimitsKept(taken_back, taken_back >= _BATCH)

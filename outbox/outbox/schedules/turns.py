@@ -1,4 +1,6 @@
-"""A relay's turn of a schedule: make the jobs of what is due and go on, in one transaction; or mark it as broken."""
+"""A relay's turn of a schedule: make the jobs of what is due and go on, in one transaction; or put it off, and mark it
+as broken.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from outbox.database.link import Link
+from outbox.database.link import Link, is_connection_trouble, is_transient
 from outbox.database.trouble import Fault, fault_of, reason_of
 from outbox.processes.backoff import ceiling
 from outbox.schedules.making import make_occurrence
@@ -22,25 +24,34 @@ __all__ = ["Turn", "take_turn"]
 # A broken schedule is looked at again after a minute, then after twice as long each time.
 _AGAIN_S = 60.0
 _AGAIN_MAX_S = 3600.0
+# One that somebody else's transaction holds up, after a second, and so on; from so many such turns on, when that has
+# lasted for about half a minute, it counts as broken, too, so that a person hears of it.
+_HELD_S = 1.0
+_HELD_MAX_S = 60.0
+_HELD_TURNS = 6
 _ERROR_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn has done. `error`: why the schedule is marked as broken; None: it is not."""
+    """What a turn has done. `error`: why the schedule is marked as broken; `held`: why its turn has to be tried again.
+    None: it is not.
+    """
 
     name: str
     made: int = 0
     passed_over: int = 0
     error: str | None = None
+    held: str | None = None
 
 
 def take_turn(link: Link, before_commit: Callable[[], None] = lambda: None) -> Turn | None:
     """Give the schedule whose turn it is one turn, in a transaction of its own; None: none is due.
 
     Any number of relays may call it at once. A schedule that can't have its turn is marked as broken, with the reason,
-    and looked at again after a while that grows; it keeps no other one from its turn. What is wrong with the server or
-    the connection is raised, and breaks nothing.
+    and looked at again after a while that grows; so is one that needs what somebody's open transaction holds, though it
+    is marked only if that lasts. It keeps no other one from its turn. What is wrong with the server or the connection
+    is raised, and breaks nothing.
     """
     row = None
     try:
@@ -53,9 +64,13 @@ def take_turn(link: Link, before_commit: Callable[[], None] = lambda: None) -> T
             before_commit()
             return turn
     except Exception as error:
-        if row is None or fault_of(error) is not Fault.UNKNOWN:
+        if row is None or is_connection_trouble(error):
             raise
-        return _broken(link, row, error)
+        if is_transient(error):
+            return _held_up(link, row, error)
+        if fault_of(error) is not Fault.UNKNOWN:
+            raise
+        return _broken(link, row, _told(error), ceiling(row.failed_turns + 1, _AGAIN_S, _AGAIN_MAX_S))
 
 
 def _advance(link: Link, row: Any) -> Turn:
@@ -83,10 +98,24 @@ def _make(link: Link, row: Any, at: datetime) -> None:
     make_occurrence(link, row, occurrence_key(row.name, at), options)
 
 
-def _broken(link: Link, row: Any, error: Exception) -> Turn:
-    text = str(error) if isinstance(error, OutboxError) else reason_of(error)
-    told = masked_line(text, _ERROR_CHARACTERS)
-    pause_s = ceiling(row.failed_turns + 1, _AGAIN_S, _AGAIN_MAX_S)
-    seen = {"name": row.name, "revision": row.revision, "failed_turns": row.failed_turns}
-    link.run("break_schedule", **seen, pause_s=pause_s, error=told)
+def _held_up(link: Link, row: Any, error: Exception) -> Turn:
+    told = f"held up by another transaction: {_told(error)}"
+    pause_s = ceiling(row.failed_turns + 1, _HELD_S, _HELD_MAX_S)
+    if row.failed_turns + 1 >= _HELD_TURNS:
+        return _broken(link, row, told, pause_s)
+    _put_off(link, row, told, pause_s, broken=False)
+    return Turn(row.name, held=told)
+
+
+def _broken(link: Link, row: Any, told: str, pause_s: float) -> Turn:
+    _put_off(link, row, told, pause_s, broken=True)
     return Turn(row.name, error=told)
+
+
+def _put_off(link: Link, row: Any, told: str, pause_s: float, *, broken: bool) -> None:
+    seen = {"name": row.name, "revision": row.revision, "failed_turns": row.failed_turns}
+    link.run("break_schedule", **seen, pause_s=pause_s, error=told, broken=broken)
+
+
+def _told(error: Exception) -> str:
+    return masked_line(str(error) if isinstance(error, OutboxError) else reason_of(error), _ERROR_CHARACTERS)

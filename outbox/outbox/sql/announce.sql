@@ -1,4 +1,5 @@
--- Purpose: tell that this process lives, what it works for and what it can run; and forget the processes that have said nothing for long.
+-- Purpose: tell that this process lives, what it works for and what it can run; and forget the processes that have said nothing for long, or nothing since
+--   the clock was set back: one that lives tells again within seconds, and one that doesn't would seem to until the clock comes there.
 -- Transition: none
 -- Parameters: name, role, host, pid, version, queues, kinds and versions (what it can run), ended_per_s (JSON: jobs a second
 --   that it ended lately, by queue), key_ids (that it has, or NULL), runways (JSON: how long a relay's are, by queue), uptime_s, forget_s
@@ -7,7 +8,8 @@
 WITH gone AS (
   DELETE FROM {schema}.processes AS p WHERE p.name = ANY (ARRAY(
     SELECT s.name FROM {schema}.processes AS s
-    WHERE s.seen_at < (SELECT {schema}.clock()) - make_interval(secs => CAST(:forget_s AS float8)) AND s.name <> CAST(:name AS text)
+    WHERE s.seen_at NOT BETWEEN (SELECT {schema}.clock()) - make_interval(secs => CAST(:forget_s AS float8)) AND (SELECT {schema}.clock()) + interval '1 s'
+      AND s.name <> CAST(:name AS text)
     ORDER BY s.name FOR UPDATE SKIP LOCKED))
   RETURNING p.name
 )

@@ -120,7 +120,8 @@ ROWS: tuple[tuple[str, str, str, str, str], ...] = (
         "queue hints out taken_per_s",
         "twice or half of what was told last",
     ),
-    ("a schedule is broken", "warning", _RELAY, "schedule reason", "it is not looked at until somebody mends it"),
+    ("a schedule is broken", "warning", _RELAY, "schedule reason", "it is looked at again ever less often"),
+    ("a schedule is held up", "warning", _RELAY, "schedule reason", "its turn is tried again within a minute"),
     # The consumer.
     ("consumer started", "info", _CONSUMER, "queues kinds concurrency broker worker", "it takes work"),
     ("consumer stopping", "info", _CONSUMER, "running", "it takes nothing more, and waits for what runs"),

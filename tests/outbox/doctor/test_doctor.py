@@ -59,7 +59,7 @@ def test_each_corruption_of_the_data_is_found_and_nothing_else(ill: Planter, ask
         "clock_skew",
     }
     others |= {"redrive_overdue", "settings_changed", "guard_missing", "schema_differs"}
-    others |= {"schedule_broken", "schedule_overdue", "schedule_unreadable"}
+    others |= {"schedule_broken", "schedule_overdue", "schedule_unreadable", "schedule_ahead"}
     others |= {"paused_long"}
     assert {check.code for check in CHECKS if check.walk is None} == others
 

@@ -86,6 +86,23 @@ def test_who_ended_badly_is_forgotten_after_a_day(database: Database, link: Link
     assert [process.role for process in list_processes(link)] == [Role.RELAY, Role.RELAY]
 
 
+def test_who_has_told_nothing_since_the_clock_was_set_back_is_forgotten(database: Database, link: Link) -> None:
+    """A relay that ended badly while the clock was ahead would seem to live until it comes there: it is cleared away at
+    once, and whoever lives tells again.
+    """
+    alive, dead = (Presence(Role.RELAY, worker_identity()) for _ in range(2))
+    dead.tell(link)
+    alive.tell(link)
+    database.clock.advance(-3600)
+    assert link.run("relay_lives", live_s=LIVE_S)[0].lives
+    Presence(Role.CONSUMER, worker_identity()).tell(link)
+    assert [process.role for process in list_processes(link)] == [Role.CONSUMER]
+    assert not link.run("relay_lives", live_s=LIVE_S)[0].lives
+    alive._next_at = 0.0
+    alive.tell(link)
+    assert len(list_processes(link)) == 2
+
+
 @pytest.mark.parametrize("harm", ["DROP TABLE {s}.processes", "REVOKE ALL ON {s}.processes FROM CURRENT_USER"])
 def test_a_database_that_cant_take_it_costs_a_line(
     database: Database, lines: pytest.LogCaptureFixture, harm: str, monkeypatch: pytest.MonkeyPatch

@@ -253,16 +253,28 @@ def test_a_rate_gives_its_burst_and_then_its_rate(database: Database, link: Link
     assert ids(link) == []  # those four are out still
 
 
-def test_a_clock_that_goes_back_earns_nothing(database: Database, link: Link) -> None:
-    """Neither tokens for the time that passes twice, nor a debt."""
-    submit(database, 20)
+@pytest.mark.parametrize("whose", ["", "tenant_"], ids=["the queue's", "each tenant's"])
+def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing(database: Database, link: Link, whose: str) -> None:
+    """No tokens for the time that passes twice; and once a keeper has looked, the rate goes on from there, whatever was
+    written down while the clock was ahead.
+    """
     database.clock.stop()
-    limit(database, rate_per_s=1, burst=2)
+    submit(database, 20, run_at=database.clock.now())
+    database.clock.advance(3600)
+    limit(database, **{f"{whose}rate_per_s": 1, f"{whose}burst": 2})
     assert len(take(link, ids(link))) == 2
-    database.clock.advance(-3600)
-    take(link, ids(link))
-    database.clock.advance(1)
-    assert len(ids(link)) <= 2
+    database.clock.advance(-3000)
+    assert ids(link) == []
+    keeper = LimitKeeper()
+    keeper.keep(link)
+    assert ids(link) == []
+    database.clock.advance(1.5)
+    [one] = ids(link)
+    assert keeper.keep(link).taken_back == 0  # the limits of an instant that is yet to come hold it no longer
+    take(link, [one])
+    assert ids(link) == []
+    database.clock.advance(60)
+    assert len(ids(link)) == 2
 
 
 def test_tenants_have_rates_of_their_own(database: Database, link: Link) -> None:

@@ -267,6 +267,9 @@ def test_relays_share_one_walk(database: Database, link: Link) -> None:
     again = purge_next(link, MONTH, batch=2, pause_s=60)
     assert again is not None
     assert again.looked_at == 0
+    assert purge_next(link, MONTH, batch=2, pause_s=60) is None
+    database.clock.advance(-3600)  # the clock was ahead: nothing is purged an hour late for that
+    assert purge_next(link, MONTH, batch=2, pause_s=60) is not None
 
 
 def test_a_stretch_that_fails_leaves_the_walk_where_it_was(database: Database, link: Link) -> None:

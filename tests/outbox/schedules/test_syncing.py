@@ -30,7 +30,7 @@ from outbox import (
     sync_schedules,
     sync_schedules_async,
 )
-from outbox.doctor import examine
+from outbox.doctor import examine, mend
 from outbox.schedules.contents import plain_content
 from outbox.schedules.declaring import checked
 from outbox_schemas import NameRefused, PayloadError, occurrence_of
@@ -326,6 +326,35 @@ def test_the_async_twins_do_the_same(database: Database) -> None:
 
     assert asyncio.run(use()) == (["a"], True)
     assert (database.count("schedules"), database.count("jobs")) == (1, 1)
+
+
+def test_the_doctor_has_a_schedule_go_on_after_the_clock_was_ahead(
+    database: Database, plan: Any, audited: Audited
+) -> None:
+    """Set ahead for a day and back, it would be silent for that day; a person has it go on, and nothing comes twice."""
+    plan.at("2026-05-01T12:00:00Z")
+    plan.add("minutely")
+    plan.add("later")
+    plan.turns()
+    plan.at("2026-05-02T12:00:01Z")
+    with database.engine().begin() as connection:
+        change_schedule(connection, Schedule(name="later", payload=Report(), every=120), **SAID)
+    plan.turns()
+    made = plan.made("minutely")
+    plan.at("2026-05-01T12:01:00Z")
+    assert plan.turns() == []
+    report, done = mend(database.engine(), by="ann", reason="ntp")
+    assert [[case.subject for case in found.cases] for found in report.disorders] == [["later", "minutely"]]
+    assert [(item.code, item.names, item.job_ids) for item in done] == [("schedule_ahead", ["later", "minutely"], [])]
+    assert ("doctor.mend", "later", "ann", "ntp") in audited()
+    assert mend(database.engine(), by="ann", reason="ntp")[1] == []
+    plan.at("2026-05-01T12:03:00Z")
+    plan.turns()
+    assert plan.made("minutely") == ["2026-05-01T12:02:00Z", "2026-05-01T12:03:00Z", *made]
+    for text in ("2026-05-02T11:58:00Z", "2026-05-02T11:59:30Z", "2026-05-02T12:00:30Z"):
+        plan.at(text)
+        plan.turns()
+    assert plan.made("minutely")[-1:] == made
 
 
 def test_the_doctor_names_what_is_broken_overdue_and_unreadable(database: Database, plan: Any) -> None:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
 
-from outbox import Schedule, change_schedule, find_job, pause_schedule, preview_schedule, resume_schedule
+from outbox import (
+    Schedule,
+    cancel,
+    change_schedule,
+    enqueue,
+    find_job,
+    pause_schedule,
+    preview_schedule,
+    resume_schedule,
+)
 from outbox.leases.leasing import Ability
 from outbox.schedules.planning import delay_s
 from outbox.schedules.turns import take_turn
@@ -61,6 +70,24 @@ def test_an_occurrence_is_one_job_like_any_other(plan: Any, database: Database) 
     assert occurrence_of(claimed.logical_key) == ("nightly", datetime(2026, 3, 29, 1, 30, tzinfo=UTC), False)
     assert claimed.payload_text.replace(" ", "") == '{"account":1}'
     assert plan.row()["made"] == 1
+
+
+class About(Report):
+    """Reports of which only the newest waits."""
+
+    kind: ClassVar[str] = "test.about"
+
+    def subject_key(self) -> str | None:
+        """Return what it is about."""
+        return "it"
+
+
+class Rival(Report):
+    """A report that is submitted under an occurrence's key."""
+
+    def logical_key(self) -> str:
+        """Return that key."""
+        return "b-submitted@2026-05-01T12:02:00Z"
 
 
 # Clock changes of Berlin, New York, Lord Howe (half an hour); instants in UTC.
@@ -347,13 +374,50 @@ def test_a_schedule_that_another_holds_is_passed_over(plan: Any, database: Datab
     assert [turn.name for turn in plan.turns()] == ["held"]
 
 
+def test_what_another_transaction_holds_keeps_one_schedule_waiting(plan: Any, database: Database) -> None:
+    """A waiting job that an open cancel holds, or a key that is just submitted, holds up that schedule, not the others:
+    it is tried again soon, counts as broken only if that lasts, and goes on once it is over.
+    """
+    plan.at("2026-05-01T12:00:00+00:00")
+    plan.add("a-cancelled", payload=About(), supersedes=True)
+    plan.add("b-submitted")
+    plan.add("c-free")
+    plan.turns()
+    plan.at("2026-05-01T12:01:00+00:00")
+    plan.turns()
+    plan.at("2026-05-01T12:02:00+00:00")
+    with database.engine().connect() as other, other.begin():
+        waiting = find_job(other, kind="test.about", logical_key="a-cancelled@2026-05-01T12:01:00Z")
+        assert waiting is not None
+        cancel(other, waiting.id, by="ann", reason="not yet committed")
+        enqueue(other, Rival())
+        turns = plan.turns()
+        assert [(turn.name, turn.made, turn.held is not None) for turn in turns] == [
+            ("a-cancelled", 0, True),
+            ("b-submitted", 0, True),
+            ("c-free", 1, False),
+        ]
+        assert {plan.row(turn.name)["broken_at"] for turn in turns} == {None}
+        database.rows("UPDATE {s}.schedules SET failed_turns = 5 WHERE name = 'b-submitted'")
+        plan.at("2026-05-01T12:02:01+00:00")
+        assert [(turn.name, turn.error is not None) for turn in plan.turns()] == [
+            ("a-cancelled", False),
+            ("b-submitted", True),
+        ]
+        assert "held up by another transaction" in plan.row("b-submitted")["last_error"]
+    plan.at("2026-05-01T12:02:59+00:00")
+    assert [(turn.name, turn.made) for turn in plan.turns()] == [("a-cancelled", 1), ("b-submitted", 1)]
+    row = plan.row("b-submitted")
+    assert (row["broken_at"], row["last_error"], row["failed_turns"]) == (None, None, 0)
+
+
 def test_what_was_changed_in_between_is_not_broken(plan: Any, database: Database) -> None:
     """A relay that failed with a schedule's old terms leaves the new ones alone, and so does one that failed late."""
     plan.at("2026-05-01T12:00:00+00:00")
     plan.add()
     link = database.link()
     seen = {"name": "nightly", "revision": 1, "failed_turns": 0}
-    told = {"pause_s": 60.0, "error": "it failed"}
+    told = {"pause_s": 60.0, "error": "it failed", "broken": True}
     assert link.run("break_schedule", **seen | {"revision": 0}, **told) == []
     assert link.run("break_schedule", **seen | {"failed_turns": 1}, **told) == []
     assert plan.row()["broken_at"] is None
