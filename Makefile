@@ -124,7 +124,7 @@ crash: $(READY) ## Kill and pause real processes in every crash window, then cou
 	@PYTHONPATH=tests $(BIN)/python -m crash $(CRASH_ARGS)
 
 .PHONY: scale
-scale: $(READY) ## Read a million ended jobs, claim beside their purge, release from a million waiting, against bounds (six minutes, 4 GB)
+scale: $(READY) ## Read a million ended jobs, claim beside their purge, release from a million waiting, scrape their figures, against bounds (eight minutes, 4 GB)
 	@PYTHONPATH=tests $(BIN)/python -m scale $(SCALE_ARGS)
 
 .PHONY: fairness

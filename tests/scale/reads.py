@@ -27,6 +27,7 @@ from scale.claims import measure_claims
 from scale.filling import fill
 from scale.keys import measure_keys
 from scale.releases import measure_releases
+from scale.telemetry import measure_telemetry
 
 BOUND_S = 0.3
 ROUNDS = 40
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
         fill(url, chosen.jobs)
         print(f"{chosen.jobs} ended jobs made in {time.monotonic() - start:.0f} s", flush=True)
         slow = measure(url, chosen.rounds)
-        held = [measure_claims(url), measure_releases(server), measure_keys(server)]
+        held = [measure_claims(url), measure_releases(server), measure_keys(server), measure_telemetry(server)]
         return slow if all(held) else 1
 
 

@@ -45,9 +45,15 @@ _PAUSES = 200
 _FEWEST_PAUSES = 20
 _LEAST_S = 0.9
 _LONGEST_S = 30.0
-# A count that takes longer is given up, and tried again as late as may be.
+# A count that takes longer is given up, and tried again soon with fewer rows of each queue; with the fewest, as late as
+# may be.
 _TIME_LIMIT_S = 2.0
+_SOON_S = 5.0
 _PUT_OFF_S = 60.0
+_FEWER = 8
+_FEWEST = 100
+# After one that was as quick, more are counted again.
+_QUICK_S = 0.3
 # Jobs of about so long ago count as submitted lately; of a faster stream, about so many.
 _WINDOW_S = 10.0
 _SHORTEST_WINDOW_S = 0.5
@@ -97,6 +103,7 @@ class FigureKeeper:
         self._next_at = 0.0
         self._window_s = _SHORTEST_WINDOW_S
         self._queues = 1
+        self._divisor = 1
 
     def keep(self, link: Link) -> bool:
         """Count, if it is due, in a transaction of its own, and return whether that was done here."""
@@ -109,17 +116,23 @@ class FigureKeeper:
                 if held:
                     self._count(link, held[0].now, held[0].since_s)
         except QueryCanceled:
-            self._next_at = time.monotonic() + _PUT_OFF_S
+            self._next_at = time.monotonic() + (_SOON_S if self._most() > _FEWEST else _PUT_OFF_S)
+            self._divisor *= _FEWER if self._most() > _FEWEST else 1
             raise
         self._next_at = time.monotonic() + _LEAST_S
         return bool(held)
+
+    def _most(self) -> int:
+        """Return how many due jobs of a queue are counted."""
+        usual = max(MOST // self._queues, _LEAST)
+        return max(usual // self._divisor, min(usual, _FEWEST))
 
     def _count(self, link: Link, now: datetime, since_s: float | None) -> None:
         began = time.monotonic()
         since = now - timedelta(seconds=self._window_s)
         rows = link.run(
             "count_queues",
-            most=max(MOST // self._queues, _LEAST),
+            most=self._most(),
             few=_FEW,
             sample=_SAMPLE,
             since=since,
@@ -132,6 +145,8 @@ class FigureKeeper:
         kept = _columns(rows, self._window_s, since_s)
         link.run("keep_figures", counted_at=now, pause_s=pause_after(took_s), **kept)
         self._queues = max(len(kept["queues"]), 1)
+        if took_s < _QUICK_S:
+            self._divisor = max(self._divisor // 2, 1)
         self._window_s = window_s(sum(row.submitted for row in rows) / self._window_s)
 
 

@@ -238,6 +238,36 @@ def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
     return [node, *(found for part in node.get("Plans", []) for found in _nodes(part))]
 
 
+def test_a_count_that_takes_too_long_is_tried_again_with_fewer_rows(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it comes through; and with more again once that is quick."""
+    submit(database, 3)
+    run, asked = Link.run, list[int]()
+
+    def limited(self: Link, statement: str, /, **parameters: Any) -> list[Any]:
+        if statement == "count_queues":
+            asked.append(parameters["most"])
+            if parameters["most"] > 2000:
+                raise psycopg.errors.QueryCanceled
+        return run(self, statement, **parameters)
+
+    monkeypatch.setattr(Link, "run", limited)
+    keeper = FigureKeeper()
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            keeper.keep(link)
+        keeper._next_at = 0.0
+    assert keeper.keep(link)
+    assert asked == [100_000, 12_500, 1562]
+    assert list_figures(link)[0].backlog == 3
+    keeper._next_at = 0.0
+    due_again(database)
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        keeper.keep(link)
+    assert asked[-1] == 3125
+
+
 @given(st.floats(0, 1e4))
 def test_counts_take_a_small_part_of_the_time(took_s: float) -> None:
     """The pause is two hundred times what the count took up to half a minute, and twenty times always."""

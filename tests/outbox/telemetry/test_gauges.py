@@ -16,6 +16,7 @@ from outbox.telemetry.contract import METRICS, ONE_RELAY
 from outbox.telemetry.exposition import exposition
 from outbox.telemetry.gauges import Gauges
 from outbox.telemetry.series import Figures
+from scale.telemetry import fill
 from support.jobs import ABILITIES, LEASE_S, Note, notes, release_all, submit, take
 from support.scraping import values_of
 
@@ -161,6 +162,30 @@ def test_ten_thousand_tenants_and_a_thousand_kinds_make_few_series(database, gau
     assert best_s < 0.05
     assert sum(value for key, value in values.items() if key.startswith("outbox_dead_letters{")) == 9_999
     assert "canary" not in text
+    link.close()
+
+
+def test_hostile_names_of_waiting_jobs_make_few_series(database, gauges) -> None:
+    """Three thousand jobs of 300 queues and kinds, with quotes and line ends in their names: each line reads, and all
+    jobs are counted. `make scale` does the same with a million.
+    """
+    fill(database, 3000, tenants=1000)
+    link = database.link()
+    FigureKeeper().keep(link)
+    gauges[0].look(link)
+    began = time.process_time()
+    text = exposition(gauges[1].collect())
+    took_s = time.process_time() - began
+    values = values_of(text)
+    assert len(values) < 300
+    assert took_s < 0.05
+    assert "canary" not in text
+    ready = [value for key, value in values.items() if key.startswith("outbox_queue_ready{")]
+    assert (len(ready), sum(ready)) == (11, 2700)
+    by_kind = [value for key, value in values.items() if key.startswith("outbox_kind_ready{")]
+    assert len(by_kind) == 11
+    # Of the hundred largest queues.
+    assert sum(by_kind) == pytest.approx(900, abs=100)
     link.close()
 
 
