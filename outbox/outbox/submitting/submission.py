@@ -36,6 +36,8 @@ _MAX_ATTEMPTS = 10_000
 _CORRELATION_BYTES = 200
 HELD = datetime(8999, 1, 1, tzinfo=UTC)
 """When a job is due that waits for others to end, as long as it does."""
+# What stands further on in line was put there: it waits for its concurrency key, for others, or for the end of a pause.
+_LAST_YEAR = 6898
 # No value can hold these control characters: names and keys are printable, and JSON writes them as escapes.
 _BETWEEN_COLUMNS = "\x1e"
 BETWEEN_VALUES = "\x1f"
@@ -45,6 +47,13 @@ def _check_max_bytes(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise NameRefused("max_payload_bytes", f"must be a whole number from 1 on, not {nature_of(value)}")
     return value
+
+
+def _check_run_at(value: datetime) -> datetime:
+    run_at = check_instant("run_at", value)
+    if run_at.year > _LAST_YEAR:
+        raise NameRefused("run_at", f"is outside the years 1970 to {_LAST_YEAR}")
+    return run_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ class Options:
         A `held` job is written as due at `HELD`, whatever `run_at` says; that is for whoever makes it due.
         """
         if run_at is not None:
-            run_at = check_instant("run_at", run_at)
+            run_at = _check_run_at(run_at)
         due = HELD if held else run_at
         values = (
             check_tenant(tenant),

@@ -13,11 +13,14 @@ import sqlalchemy as sa
 from outbox import cancel, enqueue, fan_in
 from outbox.database.link import Link
 from outbox.joins.keeping import JoinWatch
-from outbox.leases.ending import complete
+from outbox.leases.ending import complete, fail
+from outbox.leases.leasing import claim
+from outbox.operating.dead_letters import discard
 from outbox.retention.erasing import BEGINNING, Author, preview, purge, purge_next
 from outbox_schemas import JobState, LogicalKeyConflict
 from support.database import Database
-from support.jobs import Note, release_all, running, submit, take
+from support.jobs import BROKEN, WORKER, Note, release_all, running, submit, take
+from support.keyed import ABLE, Blocking, of
 from support.retained import made, rules
 from support.waiting import until
 
@@ -148,6 +151,24 @@ def taken(link: Link, job_id: UUID) -> Any:
     """Release and claim one job."""
     release_all(link)
     return take(link, [job_id])
+
+
+def test_a_failed_job_that_blocks_its_key_stays_until_a_person_has_decided(database: Database, link: Link) -> None:
+    """With its payload, however old: else those behind it would go on, or it could not be redriven. Once its letter is
+    closed it goes like any other.
+    """
+    first, second = submit(database, payloads=of(Blocking, 2))
+    release_all(link)
+    fail(link, [(item.lease, BROKEN) for item in claim(link, [first], ABLE, WORKER)])
+    database.clock.advance(31 * DAY)
+    for mine in (rules(failed="30d"), rules(failed_payload="7d")):
+        assert (preview(link, mine, batch=100).failed, preview(link, mine, batch=100).erased) == (0, 0)
+        assert (purge(link, mine, batch=100).failed, purge(link, mine, batch=100).erased) == (0, 0)
+    assert release_all(link) == []
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        discard(connection, [first], by="ann", reason="paid by hand")
+    assert purge(link, rules(failed="30d"), batch=100).failed == 1
+    assert [hint.job_id for hint in release_all(link)] == [second]
 
 
 def test_whoever_holds_a_job_keeps_it(database: Database, link: Link) -> None:

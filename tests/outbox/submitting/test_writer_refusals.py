@@ -60,6 +60,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"run_at": NAIVE}, "run_at"),
     ({"run_at": "tomorrow"}, "run_at"),
     ({"run_at": datetime.max.replace(tzinfo=UTC)}, "run_at"),
+    ({"run_at": datetime(6899, 1, 1, tzinfo=UTC)}, "run_at"),
     ({"run_at": datetime.min.replace(tzinfo=UTC)}, "run_at"),
     ({"deadline": NAIVE}, "deadline"),
     ({"deadline": datetime(9999, 1, 1, tzinfo=UTC)}, "deadline"),
