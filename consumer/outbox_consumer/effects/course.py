@@ -19,7 +19,7 @@ from outbox.sealing.vault import Vault
 from outbox_consumer.basis.trails import EffectTrail
 from outbox_consumer.effects.deciding import Step, in_doubt, step_for
 from outbox_consumer.effects.declared import Declared
-from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, SurelyNotDone
+from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, SurelyNotDone, comes_of_another
 from outbox_consumer.effects.refusals import answerless, refusal, unstorable
 from outbox_consumer.effects.seals import Seals
 from outbox_consumer.effects.values import NOT_DONE, remote_of
@@ -122,7 +122,8 @@ class Course:
                 raise EffectNotSent(f"send of effect {declared.name!r} returned NOT_DONE")
         except BaseException as error:
             # `send` speaks of its own request: that nothing came of this one settles no earlier one.
-            yield from self._leave(self._call, error, surely=not in_doubt)
+            surely = not in_doubt and not comes_of_another(error, declared.name)
+            yield from self._leave(self._call, error, surely=surely)
             raise
         remote = remote_of(answer)
         hit(Barrier.EFFECT_AFTER_SEND)

@@ -71,6 +71,11 @@ class Declared:
             raise HandlerError(
                 f"effect {name!r}: not_done must be a tuple of exception classes, not {nature_of(not_done)}"
             )
+        if set(not_done) & {Exception, BaseException}:
+            raise HandlerError(
+                f"effect {name!r}: not_done must not name Exception or BaseException: a time-out, too, would pass for "
+                "sure that nothing has happened; name the classes that are raised before anything is sent"
+            )
         digest = text_digest(_DIGEST_VERSION, document_text(request, "request", MAX_REQUEST_BYTES))
         return cls(name, request, digest, send, reconcile, on_uncertain, not_done)
 

@@ -18,7 +18,7 @@ from outbox_consumer.basis.copies import end_copy
 from outbox_consumer.basis.errors import TerminalError
 from outbox_consumer.basis.trails import asking
 from outbox_consumer.effects.course import Ask, Course, Record
-from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone
+from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone, note_whose
 from outbox_consumer.effects.refusals import unsettled_reason
 
 __all__ = ["Underway", "run", "run_async"]
@@ -97,9 +97,11 @@ class Underway:
             self._held.pop(name, None)
         try:
             yield
-        except EffectOnHold as error:
-            with self._lock:
-                self._held[name] = str(error)
+        except BaseException as error:
+            note_whose(error, name)
+            if isinstance(error, EffectOnHold):
+                with self._lock:
+                    self._held[name] = str(error)
             raise
         finally:
             with self._lock:

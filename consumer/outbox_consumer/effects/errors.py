@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from outbox_consumer.basis.errors import PatientError, RetryableError, TerminalError
 
 __all__ = [
@@ -12,7 +14,11 @@ __all__ = [
     "EffectResultUnstorable",
     "EffectUnsettled",
     "SurelyNotDone",
+    "comes_of_another",
+    "note_whose",
 ]
+
+_WHOSE = "_outbox_effect"
 
 
 class SurelyNotDone(Exception):  # noqa: N818 - it says what is known, and is mixed into errors
@@ -69,3 +75,17 @@ class EffectUnsettled(RetryableError):  # noqa: N818 - named by what happened
     """The handler has returned while nobody knows whether an effect of its job has happened. For the runtime."""
 
     default_code = "effect_unsettled"
+
+
+def note_whose(error: BaseException, name: str) -> None:
+    """Note on an error the effect whose call it has ended first."""
+    if not hasattr(error, _WHOSE):
+        with suppress(Exception):  # a class of the user's may refuse attributes
+            setattr(error, _WHOSE, name)
+
+
+def comes_of_another(error: BaseException, name: str) -> bool:
+    """Tell whether an error that `send` raises has ended the call of another effect in it: then it says what has become
+    of that one, and nothing of this one's request.
+    """
+    return getattr(error, _WHOSE, name) != name

@@ -108,6 +108,7 @@ def declared(**changes: Any) -> Declared:
         ({"on_uncertain": "ask"}, HandlerError),
         ({"not_done": OSError}, HandlerError),
         ({"not_done": ("OSError",)}, HandlerError),
+        ({"not_done": (OSError, Exception)}, HandlerError),
     ],
 )
 def test_nonsense_is_refused(changes: dict[str, Any], error: type[Exception]) -> None:

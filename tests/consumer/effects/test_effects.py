@@ -204,6 +204,25 @@ def test_what_surely_failed_settles_no_earlier_request(desk: Desk, kind: str, er
     assert (len(provider.keys), desk.database.rows(ROW)[0][:2]) == (2, ("uncertain", 2))
 
 
+def test_an_effect_in_another_ones_send_says_nothing_of_that_one(desk: Desk) -> None:
+    """The inner one was surely not sent, but the outer one's request had gone out before it: that one is uncertain."""
+    outer, inner = Provider(), Provider(EffectNotSent("away"))
+
+    def act(effect: Any, _job: Any) -> None:
+        def send(key: str, request: Any) -> Any:
+            outer.send(key, request)
+            return effect("inner", 1, send=inner.send)
+
+        effect("outer", 1, send=send)
+
+    job_id = run_one(desk, calling("sync", act), "failed")
+    assert (len(outer.keys), desk.last_error(job_id)[1]) == (1, "effect_on_hold")
+    assert desk.database.rows("SELECT name, state FROM {s}.effects ORDER BY 1") == [
+        ("inner", "not_done"),
+        ("outer", "uncertain"),
+    ]
+
+
 def test_assume_done_goes_on_without_a_result(desk: Desk) -> None:
     """Silence is better than duplicates: it is recorded as assumed, and sent once."""
     provider, results = Provider(TimeoutError()), []
