@@ -70,6 +70,10 @@ KNOWN: Mapping[str, Known] = MappingProxyType(
             "List recurring schedules, show what comes, add, change, pause, run and remove them, or sync them from "
             "code.",
         ),
+        "top": Known(
+            "outbox.cli.top.command:top",
+            "Show queues, running jobs, workers, dead letters and effects on hold, live, and act on them by keys.",
+        ),
     }
 )
 
