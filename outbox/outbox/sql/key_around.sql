@@ -33,7 +33,7 @@ FROM {schema}.outbox AS m CROSS JOIN LATERAL (
     ORDER BY o.order_key, o.job_id LIMIT 1
   ) AS l
   WHERE m.limit_place IS NULL AND k.under_way BETWEEN 1 AND m.limit_max - 1 AND coalesce(l.limit_max, 1) < m.limit_max
-    AND l.order_key - interval '52594920 hours' < m.order_key - CASE WHEN m.last_error = 'waits for its key' THEN interval '52594920 hours' ELSE interval '0' END
+    AND l.order_key - {key_aside_for} < m.order_key - CASE WHEN m.last_error = 'waits for its key' THEN {key_aside_for} ELSE interval '0' END
 ) AS w ON true LEFT JOIN LATERAL (
   SELECT l.job_id FROM (
     SELECT o.job_id, o.limit_place, o.order_key, o.phase, o.last_error FROM {schema}.outbox AS o
@@ -41,7 +41,7 @@ FROM {schema}.outbox AS m CROSS JOIN LATERAL (
     ORDER BY o.limit_place, o.job_id LIMIT 1
   ) AS l
   WHERE m.limit_place IS NULL AND k.under_way BETWEEN 1 AND m.limit_max - 1 AND l.phase = 'owed' AND l.last_error = 'waits for its key'
-    AND l.order_key - interval '52594920 hours' < m.order_key - CASE WHEN m.last_error = 'waits for its key' THEN interval '52594920 hours' ELSE interval '0' END
+    AND l.order_key - {key_aside_for} < m.order_key - CASE WHEN m.last_error = 'waits for its key' THEN {key_aside_for} ELSE interval '0' END
     AND NOT EXISTS (
       SELECT 1 FROM {schema}.dead_letters AS e
       WHERE e.limit_key = m.limit_key AND e.limit_group = m.limit_group AND e.tenant = m.tenant AND e.discarded_at IS NULL
