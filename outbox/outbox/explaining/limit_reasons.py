@@ -22,6 +22,7 @@ class LimitsAround:
         queue, tenant: the rules that hold for its queue and, in it, for its tenant.
         queue_tokens, tenant_tokens: what is left of their rates.
         queue_used, tenant_used: jobs that run and hints that are out.
+        queue_out, tenant_out: hints that are out, which count against the burst until somebody claims them.
     """
 
     queue: Rule
@@ -30,6 +31,8 @@ class LimitsAround:
     tenant_tokens: Tokens = ALL_LEFT
     queue_used: int = 0
     tenant_used: int = 0
+    queue_out: int = 0
+    tenant_out: int = 0
 
 
 def limits_around(rows: list[Any]) -> LimitsAround | None:
@@ -44,6 +47,8 @@ def limits_around(rows: list[Any]) -> LimitsAround | None:
         Tokens(row.tenant_tokens, row.tenant_tokens_at),
         row.used,
         row.tenant_used,
+        row.released,
+        row.tenant_released,
     )
 
 
@@ -60,8 +65,14 @@ def held_back(
         if rule.max_running is not None and count >= rule.max_running:
             text = f"a free slot: of {name} {rule.max_running} may run, and {count} run or are about to"
             yield reason, text, None
-    for (rule, tokens), name in zip(rules, named, strict=True):
+    out = limits.queue_out, limits.tenant_out
+    for (rule, tokens), name, count in zip(rules, named, out, strict=True):
         left = level(rule, tokens, now)
         if left < 1 and rule.rate_per_s is not None:
             text = f"its turn: of {name} {rule.rate_per_s:g} may start in a second, and so many just have"
             yield Reason.RATE_LIMIT, text, now + timedelta(seconds=(1 - left) / rule.rate_per_s)
+        elif rule.burst is not None and count >= rule.burst:
+            text = (
+                f"its turn: of {name} {rule.burst} may start at once, and {count} hints are out that nobody has claimed"
+            )
+            yield Reason.RATE_LIMIT, text, None

@@ -23,6 +23,7 @@ from outbox_schemas import EffectState, Reason
 from support.asking import codes, staff, why
 from support.database import Database
 from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit
+from support.limits import go, limit
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -52,6 +53,19 @@ def test_hint_owed(database: Database, link: Link, still: datetime) -> None:
     last = why(database, ids[2])
     assert (last.code, last.since, last.until) == (Reason.HINT_OWED, still, None)
     assert "2 due before it" in last.text
+
+
+def test_a_burst_that_nobody_has_claimed(database: Database, link: Link, still: datetime) -> None:
+    """Tokens are there again, but what is out could start at once, so nothing more may go."""
+    staff(link)
+    jobs = submit(database, 3)
+    limit(database, rate_per_s=10, burst=2)
+    assert len(go(link).hints) == 2
+    database.clock.advance(9)
+    assert go(link).hints == []
+    found = why(database, jobs[2])
+    assert found.code == Reason.RATE_LIMIT
+    assert "2 hints are out that nobody has claimed" in found.text
 
 
 def test_nobody_works_here(database: Database, link: Link, still: datetime) -> None:

@@ -76,6 +76,12 @@ HELD_BACK: list[Situation] = [
         [Reason.RATE_LIMIT, Reason.RATE_LIMIT, Reason.HINT_OWED],
     ),
     (
+        job(owed=owed(Phase.OWED)),
+        replace(STAFFED, limits=LimitsAround(Rule(None, 10, 5), Rule(None, 1, 3), queue_out=4, tenant_out=3)),
+        "its turn: of tenant default in queue default 3 may start at once, and 3 hints are out that nobody has claimed",
+        [Reason.RATE_LIMIT, Reason.HINT_OWED],
+    ),
+    (
         job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
         replace(STAFFED, key=KeyAround(2, under_way=2)),
         "a free slot: of its key account 1 2 may run, and 2 run or are about to",
