@@ -22,7 +22,7 @@ from outbox_consumer.effects.declared import Declared
 from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, SurelyNotDone, comes_of_another
 from outbox_consumer.effects.refusals import answerless, refusal, unstorable
 from outbox_consumer.effects.seals import Seals
-from outbox_consumer.effects.values import NOT_DONE, remote_of
+from outbox_consumer.effects.values import remote_of, says_not_done, says_nothing
 from outbox_consumer.failing.failures import failure_of
 from outbox_schemas import EffectState, LeaseLost
 from outbox_schemas.documents import read_back
@@ -118,7 +118,7 @@ class Course:
         declared = self._declared
         try:
             answer = yield Ask("send", lambda: declared.send(self._key, declared.request))
-            if answer is NOT_DONE:
+            if says_not_done(answer):
                 raise EffectNotSent(f"send of effect {declared.name!r} returned NOT_DONE")
         except BaseException as error:
             # `send` speaks of its own request: that nothing came of this one settles no earlier one.
@@ -138,13 +138,13 @@ class Course:
         hit(Barrier.EFFECT_BEFORE_RECONCILE)
         try:
             answer = yield Ask("reconcile", lambda: reconcile(self._key))
-            if answer is None:
-                raise answerless(self._declared.name)
+            if says_nothing(answer):
+                raise answerless(self._declared.name, answer)
         except BaseException as error:
             yield from self._leave(found.call, error, surely=False)
             raise
         hit(Barrier.EFFECT_AFTER_RECONCILE)
-        return None if answer is NOT_DONE else remote_of(answer)
+        return None if says_not_done(answer) else remote_of(answer)
 
     def _confirm(self, call: UUID | None, by: SettledBy, remote: Remote) -> Steps:
         """Record that the effect has happened, and return the result as every later attempt will see it."""

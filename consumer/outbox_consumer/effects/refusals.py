@@ -55,10 +55,16 @@ def unsettled_reason(effects: str) -> str:
     )
 
 
-def answerless(name: str) -> TerminalError:
-    """Return the error for a reconciler that has returned None."""
+def answerless(name: str, answer: object) -> TerminalError:
+    """Return the error for a reconciler whose answer may as well mean that it has found nothing."""
     return TerminalError(
-        f"reconcile of effect {name!r} returned None, which may mean anything; return NOT_DONE, what was found, or "
-        "EffectResult(None)",
+        f"reconcile of effect {name!r} returned {_nothing(answer)}, which may mean anything; return NOT_DONE, what was "
+        "found, or EffectResult(…) around it if that is what was found",
         code="effect_reconcile_none",
     )
+
+
+def _nothing(answer: object) -> str:
+    if answer is None:
+        return "None"
+    return f"{answer!r}" if isinstance(answer, bool | int) else f"an empty {type(answer).__name__}"

@@ -10,7 +10,9 @@ from outbox.texts.masking import masked_line
 from outbox_schemas import PayloadError
 from outbox_schemas.documents import document_text
 
-__all__ = ["NOT_DONE", "EffectResult", "NotDone", "remote_of"]
+__all__ = ["NOT_DONE", "EffectResult", "NotDone", "remote_of", "says_not_done", "says_nothing"]
+
+_EMPTY = (type(None), bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
 
 
 class NotDone:
@@ -35,6 +37,18 @@ class EffectResult:
 
     value: Any
     remote_id: str | None = None
+
+
+def says_not_done(answer: Any) -> bool:
+    """Tell whether an answer is `NOT_DONE`: also one that a process pool has copied, or that stands in a result."""
+    return isinstance(answer.value if isinstance(answer, EffectResult) else answer, NotDone)
+
+
+def says_nothing(answer: Any) -> bool:
+    """Tell whether a reconciler's answer may as well mean that it has found nothing: None, False, 0, or what is empty.
+    In an `EffectResult` it is meant.
+    """
+    return isinstance(answer, _EMPTY) and not answer
 
 
 def remote_of(answer: Any) -> Remote:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 from pydantic import BaseModel, field_serializer
 
 from outbox.leases.effects import Found
-from outbox_consumer import EffectResult
+from outbox_consumer import NOT_DONE, EffectResult
 from outbox_consumer.effects.deciding import POLICIES, OnUncertain, Step, in_doubt, step_for
 from outbox_consumer.effects.declared import Declared
-from outbox_consumer.effects.values import remote_of
+from outbox_consumer.effects.values import remote_of, says_not_done, says_nothing
 from outbox_schemas import EffectState, HandlerError, NameRefused, PayloadError
 from outbox_schemas.effect_keys import provider_key
 
@@ -154,3 +155,23 @@ def test_every_answer_leaves_something_to_confirm(value: Any) -> None:
 def test_a_remote_id_is_safe_to_show() -> None:
     """It comes from the other side: bounded, in one line, without what drives terminals."""
     assert remote_of(EffectResult(1, remote_id="ch_\x1b[31m\n" + "x" * 1000)).request_id == "ch_[31m " + "x" * 491 + "…"
+
+
+@pytest.mark.parametrize("answer", [NOT_DONE, EffectResult(NOT_DONE), copy.deepcopy(NOT_DONE)])
+def test_not_done_is_known_in_every_form(answer: Any) -> None:
+    """Wrapped, or as a process pool gives it back: it is never confirmed as a result that can't be stored."""
+    assert says_not_done(answer)
+    assert not says_nothing(answer)
+
+
+@pytest.mark.parametrize("answer", [None, False, 0, 0.0, "", b"", [], (), {}, set()])
+def test_what_may_mean_nothing_is_no_answer_unless_it_is_said_to_be(answer: Any) -> None:
+    """Look-ups return any of these for "not found"; in an `EffectResult` it is the result."""
+    assert says_nothing(answer)
+    assert not says_nothing(EffectResult(answer))
+    assert not any(map(says_not_done, (answer, EffectResult(answer))))
+
+
+def test_what_was_found_is_an_answer() -> None:
+    """Whatever it is: no code of its class is asked."""
+    assert not any(map(says_nothing, (True, 1, "id", [None], {"id": None}, object(), Rude())))

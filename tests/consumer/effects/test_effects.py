@@ -99,12 +99,15 @@ def test_a_reconciler_that_finds_nothing_lets_it_be_sent(desk: Desk, kind: str) 
     [
         ("async", RuntimeError("away"), ["retried", "retried", "failed"], "RuntimeError"),
         ("sync", None, ["retried", "failed"], "effect_reconcile_none"),
+        ("async", [], ["retried", "failed"], "effect_reconcile_none"),
     ],
 )
 def test_a_reconciler_that_can_not_tell_sends_nothing(
     desk: Desk, kind: str, answer: Any, outcomes: list[str], code: str
 ) -> None:
-    """One that raises leaves the effect uncertain for the next attempt; one that returns None has said nothing."""
+    """One that raises leaves the effect uncertain for the next attempt; one that returns None, or a search without
+    hits, has said nothing.
+    """
     provider = Provider(TimeoutError("no answer"))
 
     def act(effect: Any, _job: Any) -> None:
