@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.composing import ours, seconds
+from support.composing import COMPOSE, ours, seconds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 _OUTBOX = "import sys; from outbox.cli.root import main; sys.exit(main())"
@@ -94,8 +96,9 @@ class Stack:
         return self.ports.setdefault(name, {port: free_port() for port in wanted})
 
     def healthy(self, native: Native) -> bool:
-        """Tell whether a service's own health check, run as it stands in the compose file, succeeds."""
-        kind, program, *rest = ours()[native.name]["healthcheck"]["test"]
+        """Tell whether a service's own health check succeeds, run as it stands in the compose file or for its image."""
+        own = ours()[native.name].get("healthcheck", {}).get("test", ["CMD", *_image_check()])
+        kind, program, *rest = own
         assert kind == "CMD"
         argv = [*_PROGRAMS[program], *(self._ported(word, native.ports) for word in rest)]
         return subprocess.run(argv, check=False, capture_output=True).returncode == 0
@@ -133,6 +136,13 @@ class Stack:
                 return str(here)
             text = text.replace(f"127.0.0.1:{there}", f"127.0.0.1:{here}")
         return text
+
+
+def _image_check() -> list[str]:
+    text = (COMPOSE / "Dockerfile").read_text()
+    [found] = re.findall(r"^HEALTHCHECK .*\\\n\s+CMD (\[.*\])$", text, re.MULTILINE)
+    check: list[str] = json.loads(found)
+    return check
 
 
 @contextmanager
