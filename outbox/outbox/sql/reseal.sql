@@ -20,7 +20,9 @@ WITH wanted AS MATERIALIZED (
   RETURNING j.id
 ), offered AS (
   UPDATE {schema}.outbox AS o
-  SET needs_key = NULL, last_error = NULL, due_at = CASE o.phase WHEN 'owed' THEN least(o.due_at, n.now) ELSE o.due_at END
+  -- What stands aside, for its concurrency key or a pause, waits for that, and has its place there by what its row says.
+  SET needs_key = NULL, last_error = nullif(o.last_error, 'unknown key'),
+    due_at = CASE WHEN o.phase = 'owed' AND o.last_error = 'unknown key' THEN least(o.due_at, n.now) ELSE o.due_at END
   FROM (SELECT {schema}.clock() AS now) AS n
   WHERE o.job_id = ANY (ARRAY(SELECT r.id FROM resealed AS r)) AND o.needs_key IS NOT NULL
 )

@@ -8,7 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from outbox import pause
 from outbox.database.link import Link
+from outbox.keeping.pauses import PauseKeeper
 from outbox.leases.ending import Failure, complete, fail, park
 from outbox.reading.opening import open_job
 from outbox.sealing import Key, KeyRing
@@ -289,3 +291,36 @@ def test_a_look_into_a_job(database: Database, link: Link) -> None:
     assert open_job(link, None, clear, **WHO) == []
     with pytest.raises(JobNotFound):
         open_job(link, None, UUID(int=5), **WHO)
+
+
+class SecretKeyed(SecretNote):
+    """Sealed jobs, one at a time."""
+
+    def limit_key(self) -> str | None:
+        """Return what all of them share."""
+        return "one"
+
+
+@pytest.mark.parametrize("aside", ["its key", "a pause"])
+def test_a_parked_job_that_stands_aside_stays_there(database: Database, link: Link, aside: str) -> None:
+    """It waits for its turn, or for the end of a pause, as before, and then goes at its own place in line."""
+    old, new = ring("k1"), ring("k2", "k1")
+    jobs = seal(database, 2, old, SecretKeyed if aside == "its key" else SecretNote)
+    for _ in jobs:
+        claimed = take(link, [hint.job_id for hint in release_all(link)])
+        park(link, [(one.lease, "k1") for one in claimed], pause_s=1.0)
+    database.clock.advance(2)
+    if aside == "its key":
+        assert len(release_all(link)) == 1
+    else:
+        with database.engine().begin() as connection:
+            pause(connection, "tenant", "default", **WHO)
+        PauseKeeper().keep(link)
+    columns = "job_id, order_key, due_at, last_error, needs_key"
+    query = f"SELECT {columns} FROM {{s}}.outbox WHERE order_key > '3000-01-01' ORDER BY 1"
+    before = database.rows(query)
+    assert len(before) == (1 if aside == "its key" else 2)
+    assert {row[4] for row in before} == {"k1"}
+    assert rotate(link, new).rotated == 2
+    assert database.rows(query) == [(*row[:4], None) for row in before]
+    assert check_invariants(database) == []
