@@ -91,6 +91,11 @@ def test_prometheus_takes_the_rules_and_they_do_what_they_should() -> None:
     promtool = program("promtool")
     checked = subprocess.run([promtool, "check", "rules", *RULES], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    # Debian's Prometheus knows no Kubernetes, so that the other settings can't be checked by it.
+    told = subprocess.run(
+        [promtool, "check", "config", HOME / "prometheus.yml"], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
     tested = subprocess.run(
         [promtool, "test", "rules", *TESTS], cwd=HOME, capture_output=True, text=True, check=False, timeout=100
     )

@@ -11,6 +11,8 @@ import yaml
 
 from outbox.settings import load
 from support.composing import COMPOSE, services
+from support.prometheus import alerts
+from support.promql import selectors
 
 FOLDER = COMPOSE / "kubernetes"
 # The first in which a sidecar is one without a feature gate, and the newest that the schemas know.
@@ -118,3 +120,17 @@ def test_they_start_what_the_compose_file_starts() -> None:
     there = {tuple(service["command"]) for service in services().values() if "build" in service}
     here = {tuple(container["command"]) for pod in _pods().values() for container in _containers(pod)}
     assert here <= there
+
+
+def test_prometheus_is_told_what_the_manifests_and_the_alerts_say() -> None:
+    """The port that it keeps is that of the containers, and a job's name is one that the alert on targets takes."""
+    [job] = yaml.safe_load((COMPOSE / "prometheus" / "kubernetes.yml").read_text())["scrape_configs"]
+    kept, named, *_ = job["relabel_configs"]
+    shown = [
+        one for pod in _pods().values() for one in _containers(pod) if "OUTBOX_TELEMETRY_LISTEN" in _environment(one)
+    ]
+    assert {port["name"] for one in shown for port in one["ports"]} == {kept["regex"]}
+    names = {named["replacement"].replace("$1", one["name"]) for one in shown}
+    assert names == {"outbox-relay", "outbox-consumer"}
+    [asked] = selectors(alerts()["OutboxTargetDown"]["expr"])
+    assert all(asked.meets({"job": name}) for name in names)
