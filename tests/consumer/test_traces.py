@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from outbox import enqueue
+from outbox.telemetry.otel import open_telemetry
 from outbox.tracing.contract import SPANS
 from outbox.tracing.tracer import Tracing
 from outbox_consumer import EffectNotSent, TerminalError
@@ -21,7 +22,7 @@ from support.consuming import AsyncTask, Desk, RunningConsumer, Task, async_hand
 from support.isolated import ScriptHandler
 from support.isolated_payloads import submit as submit_script
 from support.jobs import Note
-from support.spans import Kept, misfitting
+from support.spans import Exporting, Kept, misfitting
 from support.waiting import until
 
 ROOT = SpanContext(0xABC, 0xDEF, True, TraceFlags(1))
@@ -39,25 +40,6 @@ def traced(desk: Desk, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> Callable[
     tracing = Tracing(kept.provider.get_tracer("outbox"), per_s=1000)
     monkeypatch.setattr("outbox.telemetry.process.open_telemetry", lambda *_: Exporting(tracing))
     return desk.start
-
-
-class Exporting:
-    """Stands in the place of what the environment sets up."""
-
-    metric_exporters = ()
-
-    def __init__(self, tracing: Tracing) -> None:
-        self.tracing = tracing
-
-    def start(self) -> None:
-        """Nothing to start."""
-
-    def spans(self) -> dict[str, int]:
-        """Nothing is counted."""
-        return {}
-
-    def close(self, timeout_s: float) -> None:
-        """Nothing to end."""
 
 
 def submit(desk: Desk, *names: str, payload: type[Task] = Task) -> None:
@@ -97,13 +79,13 @@ def test_a_first_attempt_goes_on_with_the_trace_of_its_submission(desk, kept, tr
     """
 
     def handle(job: Any, payload: Any) -> str:
-        return job.effect("charge", {"to": "canary-request"}, send=lambda *_: "canary-result")
+        return job.effect("charge", {"to": "unspoken-request"}, send=lambda *_: "unspoken-result")
 
     def apply(session: Any, job: Any, result: Any) -> None:
         enqueue(session, Note(key="follow-up"))
 
     traced(handler(handle, apply, handler_version="7"))
-    submit(desk, "canary-name")
+    submit(desk, "unspoken-name")
     (process,) = ended(kept, "process")
     spans = {span.name: span for span in kept.own()}
     assert misfitting(kept.own()) == []
@@ -132,20 +114,20 @@ def test_a_first_attempt_goes_on_with_the_trace_of_its_submission(desk, kept, tr
     assert about(spans["effect"])["effect.state"] == "confirmed"
     carried = desk.database.value("SELECT trace_context ->> 'traceparent' FROM {s}.jobs WHERE kind = 'test.note'")
     assert carried[3:52] == f"{ROOT.trace_id:032x}-{ids(spans['apply test.task'])[0]:016x}"
-    assert "canary" not in "".join(span.to_json() for span in kept.own())
+    assert "unspoken" not in "".join(span.to_json() for span in kept.own())
 
 
 def failing() -> AnyHandler:
     """Return a handler whose effect is not done, then uncertain, then found, and that fails for good then."""
 
     def fail(key: str, request: Any) -> None:
-        raise EffectNotSent("canary-words")
+        raise EffectNotSent("unspoken-words")
 
     def handle(job: Any, payload: Any) -> None:
         if job.attempt < 3:
             job.effect("post", 1, send=fail if job.attempt == 1 else lambda *_: 1 / 0)
         job.effect("post", 1, send=fail, reconcile=lambda _: "found")
-        raise TerminalError("canary-end", code="no_such_account")
+        raise TerminalError("unspoken-end", code="no_such_account")
 
     return handler(handle)
 
@@ -154,7 +136,7 @@ def failing_async() -> AnyHandler:
     """Return the same as coroutines."""
 
     async def fail(key: str, request: Any) -> None:
-        raise EffectNotSent("canary-words")
+        raise EffectNotSent("unspoken-words")
 
     async def divide(key: str, request: Any) -> float:
         return 1 / 0
@@ -166,7 +148,7 @@ def failing_async() -> AnyHandler:
         if job.attempt < 3:
             await job.effect_async("post", 1, send=fail if job.attempt == 1 else divide)
         await job.effect_async("post", 1, send=fail, reconcile=find)
-        raise TerminalError("canary-end", code="no_such_account")
+        raise TerminalError("unspoken-end", code="no_such_account")
 
     return async_handler(handle)
 
@@ -200,7 +182,7 @@ def test_a_retry_is_a_trace_of_its_own_with_a_link(desk, kept, traced, made, pay
     (reconcile,) = kept.own("effect reconcile")
     assert ids(reconcile)[1] == ids(kept.own("effect")[-1])[0]
     assert len(kept.own("complete")) == 3
-    assert "canary" not in "".join(span.to_json() for span in kept.own())
+    assert "unspoken" not in "".join(span.to_json() for span in kept.own())
     assert not any(span.events for span in kept.own())
 
 
@@ -254,16 +236,18 @@ def test_hints_are_linked_and_no_forged_one_does_harm(desk, kept, traced, hints,
 def test_a_lost_lease_and_a_late_end_are_told(desk, kept, traced) -> None:
     """An attempt whose lease was taken ends as lost, and one that the process lets go as such."""
     gate = desk.gate()
-    running = traced(handler(lambda job, _: gate.wait(job)), concurrency=2)
+    running = traced(handler(lambda job, _: gate.wait(job)), concurrency=2, heartbeat_s=0.1)
     submit(desk, "lost", "held")
     gate.holds(2)
     (lost,) = desk.database.rows("SELECT id FROM {s}.jobs WHERE logical_key = 'lost'")[0]
     desk.take_lease(lost)
+    until(lambda: running.counted("leases_lost") == 1)
     running.stop(grace_s=0, quick=True)
     gate.open()
     outcomes = {about(span)["job.id"]: about(span) for span in until(lambda: kept.own("process"))}
     assert len(outcomes) == 2
-    assert {one["attempt.outcome"] for one in outcomes.values()} <= {"let_go", "lost"}
+    assert outcomes[str(lost)]["attempt.outcome"] == outcomes[str(lost)]["error.type"].removeprefix("lease_") == "lost"
+    assert {one["attempt.outcome"] for one in outcomes.values()} == {"let_go", "lost"}
 
 
 def test_a_handler_in_a_process_of_its_own_is_traced_from_outside(desk, kept, traced, tmp_path) -> None:
@@ -294,8 +278,9 @@ def test_a_budget_bounds_what_is_traced(desk, kept, monkeypatch) -> None:
     assert 5 <= len(until(lambda: kept.own("process"))) <= 5 + 5 * (took_s + 1)
 
 
-def test_nothing_is_traced_where_nobody_asks(desk, kept) -> None:
+def test_nothing_is_traced_where_nobody_asks(desk, kept, monkeypatch) -> None:
     """No trail, and no span of ours in anybody's trace."""
+    monkeypatch.setattr("outbox.telemetry.process.open_telemetry", open_telemetry)  # whatever watches this run
     running = desk.start(handler())
     submit(desk, "a")
     desk.done(1)

@@ -3,7 +3,8 @@
 Every value that a test begins with `canary-` is a secret, wherever it is put: into a sensitive field, an address, a
 key. So are the passwords of the run's servers and the keys of tests. They are searched for in what each test prints and
 logs (as the product writes logs), in the output and log files of the processes that it starts, in the rows that its
-database holds at the end, in the logs of the servers, and in the command lines of all processes. Payloads are where
+database holds at the end, in all spans of its relays and consumers, in the logs of the servers, and in the command
+lines of all processes. Payloads are where
 secrets belong, and so are the results and checkpoints that handlers store. A test out of which one has come fails,
 and so does the run.
 """
@@ -22,11 +23,14 @@ from typing import Any
 import psycopg
 import pytest
 from _pytest.capture import CaptureFixture
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 from outbox.logs import TextFormatter
 from outbox.servers.instance import Instance
+from outbox.tracing.tracer import Tracing
 from planted.words import Words
 from support import database, sealing, servers
+from support.spans import Exporting, Kept
 
 _LARGEST = 20_000_000  # bytes of a file that are read
 _LOOK_EVERY_S = 0.1
@@ -38,6 +42,17 @@ _ROWS = """
 SELECT count(*) FROM {{s}}."{}" AS t WHERE
   (to_jsonb(t) - ARRAY['payload', 'new_payload', 'old_payload', 'result', 'value'] #- '{{detail,result}}')::text ~ %s
 """
+
+
+class _Searching(SpanProcessor):
+    """Has each span searched that ends."""
+
+    def __init__(self, look: Callable[[str, str], None]) -> None:
+        self._look = look
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Search it."""
+        self._look("a span", span.to_json())
 
 
 class Watch:
@@ -127,15 +142,25 @@ class Watch:
         after(Instance, "close", lambda instance, _: self._search_logs(instance), before=True)
         for kind in (servers.RunServers, servers.RemoteServers):
             after(kind, "get", lambda _, answer: self.words.add_address(answer))
+        self._patch.setattr("outbox.telemetry.process.open_telemetry", lambda *_: Exporting(self._tracing()))
+        after(Kept, "own", lambda _, answer: [self.look("a span", span.to_json()) for span in answer])
         start = subprocess.Popen.__init__
 
         def started(this: Any, *arguments: Any, **options: Any) -> None:
             for stream in (options.get("stdout"), options.get("stderr")):
                 if isinstance(getattr(stream, "name", None), str):
                     self._files.add(Path(stream.name))
+            if spans := (options.get("env") or {}).get("OUTBOX_TELEMETRY_SPANS_FILE"):
+                self._files.add(Path(spans))
             start(this, *arguments, **options)
 
         self._patch.setattr(subprocess.Popen, "__init__", started)
+
+    def _tracing(self) -> Tracing:
+        """Return what every relay and consumer of this process traces by: each of their spans is searched."""
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(_Searching(self.look))
+        return Tracing(provider.get_tracer("outbox"), per_s=1e9)
 
     def _search_file(self, path: Path) -> None:
         with suppress(OSError), path.open("rb") as file:

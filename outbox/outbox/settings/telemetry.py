@@ -30,7 +30,7 @@ class TelemetrySettings(BaseModel):
     spans_file_bytes: Annotated[int, Field(strict=True)] = Field(default=67_108_864, ge=65_536, le=17_179_869_184)
     """So many bytes at most has that file; what would make it longer begins it anew, and the one before is kept beside
     it as `.1`. 65536 to 17179869184."""
-    traces_per_s: Annotated[int, Field(strict=True)] = Field(default=20, ge=1, le=100_000)
+    traces_per_s: Annotated[int, Field(strict=True)] = Field(default=10, ge=1, le=100_000)
     """How many attempts, at most, a consumer traces in a second, and a relay messages: what bounds the price of
     tracing. 1 to 100000."""
     stuck_after_s: Annotated[float, Field(strict=True)] = Field(default=30.0, ge=0.5, le=3600, allow_inf_nan=False)

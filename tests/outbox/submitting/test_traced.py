@@ -49,8 +49,8 @@ def test_a_job_carries_the_context_of_its_submission(database: Database, engine:
     """One span for each call, under the service's own, by the table, and without the payload."""
     with kept.service.start_as_current_span("request") as request, engine.begin() as connection:
         assert current_ids() == (parent_of(request)[3:35], parent_of(request)[36:52])
-        ref = enqueue(connection, Note(key="canary-key", body="canary-body"), tenant="t")
-        assert not enqueue(connection, Note(key="canary-key", body="canary-body"), tenant="t").created
+        ref = enqueue(connection, Note(key="unspoken-key", body="unspoken-body"), tenant="t")
+        assert not enqueue(connection, Note(key="unspoken-key", body="unspoken-body"), tenant="t").created
         enqueue_many(connection, [Note(key="a"), Note(key="b"), OtherNote(key="c")])
         fan_in(connection, [ref], Note(key="then"))
         with pytest.raises(LogicalKeyConflict):
@@ -63,14 +63,14 @@ def test_a_job_carries_the_context_of_its_submission(database: Database, engine:
     first, again, many, then, refused = spans
     told = dict(first.attributes or {})
     assert told["outbox.job.id"] == str(ref.id)
-    assert told["outbox.job.key_hash"] == key_hash("t", Note.kind, "canary-key")
+    assert told["outbox.job.key_hash"] == key_hash("t", Note.kind, "unspoken-key")
     assert [dict(span.attributes or {})["outbox.job.created"] for span in (first, again, many)] == [1, 0, 3]
     assert dict(refused.attributes or {})["error.type"] == "LogicalKeyConflict"
     assert not refused.status.is_ok
-    assert "canary" not in "".join(span.to_json() for span in spans)
+    assert "unspoken" not in "".join(span.to_json() for span in spans)
     assert not any(span.events for span in spans)
     assert carried(database) == {
-        "canary-key": {"traceparent": parent_of(first)},
+        "unspoken-key": {"traceparent": parent_of(first)},
         **{key: {"traceparent": parent_of(many)} for key in "abc"},
         "then": {"traceparent": parent_of(then)},
     }
