@@ -35,6 +35,25 @@ def test_context_of_one_attempt_is_not_seen_by_another(desk: Desk) -> None:
     assert len(seen) == 110
 
 
+def test_attempts_that_never_wait_share_few_tasks(desk: Desk) -> None:
+    """What the runtime itself puts into a task's context is taken back, or each attempt would need a task of its own,
+    which costs as much again.
+    """
+    tasks: set[int] = set()
+    kept: list[object] = []
+
+    async def handle(*_: object) -> None:
+        task = asyncio.current_task()
+        if id(task) not in tasks:
+            tasks.add(id(task))
+            kept.append(task)  # so that no other gets its address
+
+    desk.submit(*map(str, range(300)), payload=AsyncTask)
+    desk.start(async_handler(handle), concurrency=50)
+    desk.done(300)
+    assert len(tasks) < 150
+
+
 def test_attempts_that_wait_have_tasks_of_their_own(desk: Desk) -> None:
     """No two attempts that wait at the same time are the same task, and an attempt's task stays the same."""
     tasks: list[tuple[object, object]] = []

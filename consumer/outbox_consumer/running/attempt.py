@@ -62,6 +62,7 @@ class Attempts:
         """Run a synchronous attempt from its payload to its ending: `handle` here, or where `work` does. Never
         raises.
         """
+        bound = bound_ids.set(entry.ids)
         self._begin(entry)
         try:
             if entry.trail is None:
@@ -76,9 +77,11 @@ class Attempts:
             end_any_copy()
             self.succeed(entry, result)
         self._finish(entry)
+        bound_ids.reset(bound)
 
     async def run_async(self, entry: Entry) -> tuple[bool, Any]:
         """Run an asynchronous handler. Return whether it succeeded and its result; a failure has been handed on."""
+        bound = bound_ids.set(entry.ids)
         self._begin(entry)
         try:
             payload = read_payload(entry)
@@ -96,6 +99,9 @@ class Attempts:
             return False, None
         finally:
             self._finish(entry)
+            # Taken back, not set to nothing: a task whose context has changed starts no other attempt.
+            with suppress(ValueError):  # a coroutine that is closed from outside ends in another context
+                bound_ids.reset(bound)
 
     def succeed(self, entry: Entry, result: Any) -> None:
         """Complete an attempt whose handler has returned; with `apply` on this thread, else in a batch."""
@@ -175,10 +181,8 @@ class Attempts:
 
     def _begin(self, entry: Entry) -> None:
         entry.started_at = time.monotonic()
-        bound_ids.set(entry.ids)
 
     def _finish(self, entry: Entry) -> None:
-        bound_ids.set(None)
         if entry.started_at is not None:
             seconds = time.monotonic() - entry.started_at
             self._measure(seconds)
