@@ -113,14 +113,19 @@ def test_a_lock_on_the_only_claimable_row_is_named(desk: Desk) -> None:
     gets_on(where)
 
 
-def test_handlers_that_never_return_are_named_once_their_time_is_over(desk: Desk) -> None:
-    """Then their jobs go on elsewhere, and here nothing can."""
+@pytest.mark.parametrize("over", ["overrun", "cancelled"])
+def test_handlers_that_never_return_are_named_once_their_time_is_over(desk: Desk, over: str) -> None:
+    """Then their jobs go on elsewhere, or nowhere, and here nothing can."""
     gate = desk.gate()
     handle = handler(lambda job, _: gate.wait(job), max_runtime=60, lease=5)
-    running = desk.start(handle, listen="0", stuck_after_s=BOUND_S, concurrency=2)
-    desk.submit("a", "b", "c")
+    running = desk.start(handle, listen="0", stuck_after_s=BOUND_S, concurrency=2, heartbeat_s=0.2)
+    ids = desk.submit("a", "b")
     gate.holds(2)
-    overrun(running)
+    if over == "overrun":
+        overrun(running)
+    else:
+        with desk.database.engine().begin() as connection:
+            assert all(cancel(connection, job_id, by="ada", reason="test").won for job_id in ids)
     gone_wrong(desk, address(running), "handlers")
     gate.open()
     gets_on(address(running))

@@ -31,8 +31,9 @@ NOT_YET = {
 
 def test_a_relay_shows_every_figure_of_its_own(launch, submit, broker, tmp_path, eventually) -> None:
     """After some work each metric that the table gives to relays is there, with the right counts."""
-    broker.declare()  # a hint that comes back from a queue in the moment of its creation goes out again
-    launch(OUTBOX_TELEMETRY_LISTEN="0")
+    # Hints that nobody claims would go out again, and so would one that comes back from a queue that is being made.
+    broker.declare()
+    launch(OUTBOX_TELEMETRY_LISTEN="0", OUTBOX_RELAY_REHINT_AFTER_S="120")
     address = eventually(lambda: address_in(tmp_path / "relay.log"), START_S)
     ids = submit(5)
     taken: list[str] = []
