@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from outbox import cancel
 from outbox.database.link import Link
 from outbox.keeping.keys import KeyKeeper
 from outbox.leases.ending import complete, fail
@@ -89,6 +91,18 @@ def test_a_job_stays_in_line_while_the_one_in_its_way_is_ending(database: Databa
         assert places(database) == {"leased": 1, "next": 1, "aside": 3}
     assert KeyKeeper().keep(link).put_back == 0, "the one in line is next, for as long as any other"
     assert go(link) == more[:1]
+
+
+def test_a_job_stays_in_line_while_the_waiting_one_before_it_is_cancelled(database: Database, link: Link) -> None:
+    """Whoever cancels the first of an order could not see the next one aside: it goes at once with the commit."""
+    later = database.clock.now() + timedelta(hours=1)
+    [first] = submit(database, payloads=of(Ordered, 1), run_at=later)
+    [second] = submit(database, payloads=of(Ordered, 1))
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        cancel(connection, first, by="ann", reason="not needed")
+        assert go(link) == []
+        assert places(database) == {"owed": 1, "next": 1}
+    assert go(link) == [second]
 
 
 def test_of_two_releases_of_a_key_one_leaves_it_to_the_other(database: Database, link: Link) -> None:

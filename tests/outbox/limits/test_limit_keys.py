@@ -123,6 +123,8 @@ def test_a_superseded_job_leaves_its_key_and_a_replaced_one_changes_it(database:
         with database.engine(poolclass=sa.NullPool).begin() as connection:
             edit = About(key="d", about="else", on=on, body=on)
             assert enqueue(connection, edit, replace="earliest").replaced
+            assert explain(connection, other.id).code != Reason.KEY_LIMIT, "it stands in line, not aside"
+        assert places(database).get("aside", 0) == 0
         assert go(link) == gone
 
 
