@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin
@@ -16,6 +15,7 @@ from outbox_consumer.basis.errors import RetryableError, TerminalError, Throttle
 from outbox_consumer.basis.unfinished import is_lazy
 from outbox_consumer.contract.isolation_terms import DEFAULTS, terms_of
 from outbox_consumer.contract.job import Job
+from outbox_consumer.contract.terms import abilities_of, check_terms
 from outbox_consumer.failing.retry import RetryPolicy
 from outbox_schemas import HandlerError, Payload
 from outbox_schemas.misspelt import misspelt
@@ -25,14 +25,12 @@ __all__ = ["AnyHandler", "AsyncHandler", "Handler"]
 
 P = TypeVar("P", bound=Payload)
 
-_SHORTEST_LEASE = timedelta(seconds=1)
-_LONGEST_LEASE = timedelta(days=1)
-
 
 class BaseHandler(Generic[P]):
     """What both kinds of handler declare. Subclass `Handler` or `AsyncHandler`, never this.
 
-    Class attributes:
+    Class attributes, of which an object may have its own `retry`, `lease`, `max_runtime`, `progress_deadline`,
+    `versions`, `handler_version` and `effect_key_lifetime`, set before a consumer takes it:
         retry: when and how often a failed attempt is tried again.
         lease: how long an attempt owns its job without a heartbeat; heartbeats go out at a third of it. Longer than
             a usual pause of
@@ -104,9 +102,7 @@ class BaseHandler(Generic[P]):
             raise HandlerError(f"{name}.payload_type must be a Payload class, not {nature_of(cls.payload_type)}")
         if not hasattr(cls.payload_type, "kind"):
             raise HandlerError(f"{name}: payload type {cls.payload_type.__name__} has no kind")
-        cls._check_types()
-        if not _SHORTEST_LEASE <= cls.lease <= _LONGEST_LEASE:
-            raise HandlerError(f"{name}.lease must be from 1 second to 1 day")
+        check_terms(name, cls)
         if is_lazy(cls.apply):
             raise HandlerError(
                 f"{name}.apply must be a plain function, neither async nor with a yield: it runs on a thread, in a "
@@ -116,34 +112,6 @@ class BaseHandler(Generic[P]):
         cls._check_spelling()
         check_arguments(cls)
         terms_of(cls)
-        if cls.max_runtime < cls.lease:
-            raise HandlerError(
-                f"{name}.max_runtime ({cls.max_runtime}) must be at least its lease ({cls.lease}); lower the lease, too"
-            )
-        if cls.progress_deadline is not None and not _SHORTEST_LEASE <= cls.progress_deadline <= cls.max_runtime:
-            raise HandlerError(f"{name}.progress_deadline must be from 1 second to its max_runtime ({cls.max_runtime})")
-        for version in cls.versions:
-            if not _is_whole(version) or version < 1:
-                raise HandlerError(f"{name}.versions must be whole numbers from 1, not {nature_of(version)}")
-        if not cls.handler_version.isprintable() or not 1 <= len(cls.handler_version) <= 100:
-            raise HandlerError(f"{name}.handler_version must be printable text of 1 to 100 characters")
-        cls._check_key_lifetime()
-
-    @classmethod
-    def _check_key_lifetime(cls) -> None:
-        """Refuse retries that may send an effect after the other side has forgotten its key: it would happen twice."""
-        lifetime = cls.effect_key_lifetime
-        if lifetime is None:
-            return
-        name = f"{cls.__qualname__}.effect_key_lifetime"
-        if not isinstance(lifetime, timedelta):
-            raise HandlerError(f"{name} must be a timedelta or None; it is of type {type(lifetime).__name__}")
-        longest = cls.retry.longest_course(cls.max_runtime)
-        if lifetime < longest:
-            raise HandlerError(
-                f"{name} ({lifetime}) is shorter than its retries can take ({longest}); lower max_age of its "
-                "RetryPolicy, or max_runtime"
-            )
 
     @classmethod
     def _check_spelling(cls) -> None:
@@ -157,28 +125,6 @@ class BaseHandler(Generic[P]):
             )
 
     @classmethod
-    def _check_types(cls) -> None:
-        wanted: tuple[tuple[str, object, Any, str], ...] = (
-            ("retry", cls.retry, RetryPolicy, "a RetryPolicy, for example RetryPolicy(max_attempts=5)"),
-            ("lease", cls.lease, timedelta, "a timedelta, for example timedelta(seconds=60)"),
-            ("max_runtime", cls.max_runtime, timedelta, "a timedelta, for example timedelta(hours=1)"),
-            (
-                "progress_deadline",
-                cls.progress_deadline,
-                timedelta | None,
-                "a timedelta or None, for example timedelta(minutes=5)",
-            ),
-            ("versions", cls.versions, Collection, "a collection of whole numbers, for example (1, 2)"),
-            ("handler_version", cls.handler_version, str, 'a text, for example "2"'),
-            ("abstract", cls.abstract, bool, "True or False"),
-        )
-        for attribute, value, kind, text in wanted:
-            if not isinstance(value, kind):
-                raise HandlerError(
-                    f"{cls.__qualname__}.{attribute} must be {text}; it is of type {type(value).__name__}"
-                )
-
-    @classmethod
     def _check_handle(cls) -> None:
         """Refuse a `handle` of the other kind: it would be taken for done without having run."""
 
@@ -190,18 +136,7 @@ class BaseHandler(Generic[P]):
     @classmethod
     def abilities(cls) -> list[Ability]:
         """Return what a consumer with this handler can claim."""
-        versions = sorted(set(cls.versions or cls.payload_type.readable_versions()))
-        return [
-            Ability(
-                cls.payload_type.kind,
-                version,
-                cls.lease.total_seconds(),
-                cls.retry.max_attempts,
-                cls.handler_version,
-                math.ceil(cls.retry.max_age.total_seconds()),
-            )
-            for version in versions
-        ]
+        return abilities_of(cls)
 
     def load(self, text: str, version: int) -> P:
         """Turn a stored payload (JSON text) of one of `versions` into the payload type, by the class's `upgrades` where
@@ -299,10 +234,6 @@ class AsyncHandler(BaseHandler[P]):
     def has_handle(cls) -> bool:
         """Tell whether `handle` is defined."""
         return cls.handle is not AsyncHandler.handle
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 AnyHandler = Handler[Any] | AsyncHandler[Any]

@@ -12,6 +12,7 @@ from outbox.reading.known_names import close_to
 from outbox.reading.payload_types import imported_module
 from outbox.texts.masking import named
 from outbox_consumer.contract.handler import AnyHandler, AsyncHandler, BaseHandler, Handler
+from outbox_consumer.contract.terms import abilities_of, check_object
 from outbox_schemas import HandlerError, Payload
 
 __all__ = ["Lane", "Registry", "lane_of", "load_handlers"]
@@ -40,7 +41,8 @@ class Registry:
         abilities: list[Ability] = []
         for handler in handlers:
             _check_usable(type(handler))
-            for ability in handler.abilities():
+            check_object(handler)
+            for ability in abilities_of(handler):
                 other = found.setdefault((ability.kind, ability.version), handler)
                 if other is not handler:
                     raise HandlerError(

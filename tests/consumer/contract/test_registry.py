@@ -365,3 +365,51 @@ def test_a_payload_type_of_the_body_is_the_one() -> None:
 
         class Two(Handler[Task]):
             payload_type = OtherTask
+
+
+class SetByObject(Handler[Task]):
+    """One whose objects are made from settings."""
+
+    effect_key_lifetime = timedelta(days=8)
+
+    def __init__(self, **own: Any) -> None:
+        vars(self).update(own)
+
+    def handle(self, job: Any, payload: Any) -> None:
+        """Do nothing."""
+
+
+def test_what_an_object_says_counts_for_its_jobs() -> None:
+    """Its claims ask for its own lease, tries, age and versions."""
+    own = RetryPolicy(max_attempts=3, max_age=timedelta(hours=1))
+    [ability] = Registry([SetByObject(retry=own, lease=timedelta(seconds=7), versions=(4,))]).abilities
+    assert (ability.version, ability.lease_s, ability.max_attempts, ability.max_age_s) == (4, 7, 3, 3600)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"retry": RetryPolicy(max_age=timedelta(days=9))},
+        {"retry": None},
+        {"lease": 5},
+        {"lease": timedelta(days=2)},
+        {"max_runtime": timedelta(seconds=1)},
+        {"effect_key_lifetime": timedelta(hours=1)},
+        {"isolation": "process"},
+        {"memory_limit": 1},
+    ],
+    ids="-".join,
+)
+def test_an_object_is_held_to_the_rules_of_its_class(own: dict[str, Any]) -> None:
+    """Whatever would be refused in the class's body is refused of an object when a consumer takes it: retries that
+    outlive an effect's key, most of all.
+    """
+    with pytest.raises(HandlerError, match=rf"SetByObject\.({'|'.join([*own, 'effect_key_lifetime'])})"):
+        Registry([SetByObject(**own)])
+
+
+def test_a_class_is_held_to_its_rules_at_the_start_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was set on it after its definition is found when a consumer takes it."""
+    monkeypatch.setattr(SetByObject, "retry", RetryPolicy(max_age=timedelta(days=9)))
+    with pytest.raises(HandlerError, match="effect_key_lifetime"):
+        Registry([SetByObject()])
