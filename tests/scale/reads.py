@@ -12,12 +12,16 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox import explain
+from outbox.cli.top.reading import read_picture
 from outbox.database.link import Link
 from outbox.database.statements import statements_for
 from outbox.doctor import Limits, examine
 from outbox.explaining.explaining import explain_job
+from outbox.explaining.history import read_history
+from outbox.explaining.timeline import timeline
 from outbox.migrations import upgrade_database
 from outbox.operating.dead_letters import DeadFilter, count_dead_letters, list_dead_letters, read_dead_letter
+from outbox.reading.following import Follower
 from outbox.reading.jobs import show_job
 from outbox.reading.searching import search_jobs
 from outbox.servers import postgres
@@ -79,6 +83,10 @@ def _reads(link: Link, engine: sa.Engine, ids: list[UUID]) -> dict[str, Callable
     def listed(**filters: object) -> Callable[[], object]:
         return lambda: search_jobs(link, **filters)  # type: ignore[arg-type]
 
+    def within(read: Callable[[Link], object]) -> object:
+        with link.transaction():
+            return read(link)
+
     def shown() -> None:
         found = show_job(link, random.choice(ids))
         assert found is not None
@@ -101,6 +109,9 @@ def _reads(link: Link, engine: sa.Engine, ids: list[UUID]) -> dict[str, Callable
         "list --limit 500": listed(limit=500),
         "show": shown,
         "explain": explained,
+        "show --timeline": lambda: timeline(read_history(link, random.choice(ids)).history),
+        "tail, its first look": lambda: within(Follower(lambda _job: True).look),
+        "top": lambda: within(read_picture),
         "dead list": lambda: list_dead_letters(link),
         "dead list --code, --kind": lambda: list_dead_letters(link, DeadFilter(code="code_300", kind="scale.mail")),
         "dead list --group-by code,kind": lambda: count_dead_letters(link, ("code", "kind")),

@@ -99,6 +99,7 @@ class Follower:
         """Return what has happened since the look before, by time. Raises what the link does; the next look then tells
         what this one would have.
         """
+        link.run("keep_to_indexes")
         since, after, letters_since = self._marks(link)
         fresh = link.run("fresh_jobs", after=id_from(after - _LATE, 0), since=letters_since, batch=_BATCH)[0]
         running = [job.id for job in list_running(link, limit=_BATCH)]

@@ -88,7 +88,8 @@ class _Figures:
 
 
 def read_picture(link: Link) -> Picture:
-    """Return a picture as the link's transaction sees it."""
+    """Return a picture as the link's transaction sees it. It leaves that one with plans by indexes."""
+    link.run("keep_to_indexes")
     matters = link.run("open_matters", most=MOST_MATTERS)[0]
     figures, counted_s = _figures(link, matters.now)
     letters = matters.letters or {}
