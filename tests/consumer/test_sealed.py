@@ -125,7 +125,7 @@ def test_effects_of_a_sealed_job_are_sealed(desk: Desk) -> None:
     assert desk.database.rows(
         "SELECT state, sends, result ? '$sealed', arguments_digest = %s FROM {s}.effects", clear
     ) == [("confirmed", 2, True, False)]
-    found = open_job(desk.database.link(), ring("k1"), job_id, by="ops", reason="a test")
+    found = open_job(desk.database.link(), ring("k1"), job_id, by="ops", reason="a test").things
     opened = {thing.name: thing.text for thing in found}
     assert json.loads(opened["result of effect charge"]) == {"seen": CANARY}
     assert opened["error of attempt 1"] == f"no answer for {CANARY}"
@@ -145,7 +145,7 @@ def test_the_error_of_an_effect_opens_where_it_was_sealed(desk: Desk) -> None:
         desk.start(handler(handle, payload=Secretive))
         desk.done(1, "failed")
     assert rows_with(desk.database, CANARY) == []
-    found = open_job(desk.database.link(), ring("k1"), job_id, by="ops", reason="a test")
+    found = open_job(desk.database.link(), ring("k1"), job_id, by="ops", reason="a test").things
     assert {thing.name: thing.text for thing in found}["error of effect charge"] == f"no answer for {CANARY}"
 
 

@@ -14,7 +14,8 @@ from outbox.cli.groups import Group
 from outbox.cli.output import connect, json_option, open_link, pass_settings, show, table
 from outbox.database.link import Link
 from outbox.errors import SettingsError
-from outbox.reading.opening import OpenedThing, open_job
+from outbox.reading.jobs import PAGE
+from outbox.reading.opening import Opened, open_job
 from outbox.sealing.ring import KeyProvider
 from outbox.sealing.rotating import Rotation, begin_rotation, count_seals, find_rotation, rotate_batch
 from outbox.sealing.using import current, use_file
@@ -100,18 +101,19 @@ def rotate_command(settings: Settings, *, by: str, reason: str, batch: int, rate
 @click.argument("job_id", metavar="ID", type=click.UUID)
 @click.option("--by", required=True, metavar="WHO", help="Who looks; recorded in the audit.")
 @click.option("--reason", required=True, metavar="WHY", help="Why; recorded likewise.")
+@click.option("--limit", type=Whole(1, 10_000), default=PAGE, show_default=True, help="At most this many of each.")
 @json_option
 @pass_settings
-def open_command(settings: Settings, job_id: UUID, *, by: str, reason: str) -> int:
+def open_command(settings: Settings, job_id: UUID, *, by: str, reason: str, limit: int) -> int:
     """Show a sealed job in clear: payload, errors, checkpoints, results. Exit code 1: no such job, or it is not sealed.
 
     It shows what the payload class marks as sensitive, too.
     """
     ring = _ring(settings)
     with connect(settings) as link:
-        found = open_job(link, ring, job_id, by=by, reason=reason)
-    show({"job": job_id, "opened": found}, lambda: _opened_lines(found))
-    return 0 if found else FAILED
+        found = open_job(link, ring, job_id, by=by, reason=reason, limit=limit)
+    show({"job": job_id, "opened": found.things, "more": found.is_cut}, lambda: _opened_lines(found))
+    return 0 if found.things else FAILED
 
 
 def _ring(settings: Settings) -> KeyProvider:
@@ -157,10 +159,10 @@ def _rotation_lines(rotation: Rotation, *, resumed: bool) -> Iterator[str]:
         yield f"{left} not be opened, and nothing of them was changed; `outbox keys list` names their keys"
 
 
-def _opened_lines(found: list[OpenedThing]) -> Iterator[str]:
-    if not found:
+def _opened_lines(found: Opened) -> Iterator[str]:
+    if not found.things:
         yield "the job is not sealed, or its payload has been erased"
-    for thing in found:
+    for thing in found.things:
         first, *more = [printable(line, _LINE_CHARACTERS) for line in thing.text.splitlines()] or [""]
         if not more:
             yield f"{printable(thing.name)}: {first}"
@@ -168,3 +170,5 @@ def _opened_lines(found: list[OpenedThing]) -> Iterator[str]:
         # A traceback, most of all: a line for each of its calls, as `jobs show` has it.
         yield f"{printable(thing.name)}:"
         yield from (f"  {line}" for line in (first, *more))
+    if found.is_cut:
+        yield "it has older attempts, or more checkpoints or effects: --limit shows more of each"

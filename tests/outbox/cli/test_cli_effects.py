@@ -144,7 +144,7 @@ def test_the_result_of_a_sealed_job_is_sealed(run: Any, sealed_job: UUID, databa
         assert rows_with(database, "canary-result") == []
         opened = {
             thing.name: thing.text
-            for thing in open_job(database.link(), current(), sealed_job, by="ann", reason="look")
+            for thing in open_job(database.link(), current(), sealed_job, by="ann", reason="look").things
         }
     assert opened["result of effect charge"] == '"canary-result"'
 

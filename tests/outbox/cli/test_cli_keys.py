@@ -12,7 +12,7 @@ import pytest
 
 from outbox.cli import keys, root
 from outbox.database.link import Link
-from outbox.reading.opening import OpenedThing
+from outbox.reading.opening import Opened, OpenedThing
 from outbox.sealing import use
 from outbox.sealing.rotating import SealCounts, count_seals
 from outbox_schemas import Payload
@@ -155,7 +155,7 @@ def test_open_gives_each_line_of_a_text_its_own() -> None:
         OpenedThing("traceback of attempt 1", "a.py:1 f\nb.py:2 \x1b[31mg\r\nraised from KeyError"),
         OpenedThing("error of attempt 1", ""),
     ]
-    assert list(keys._opened_lines(told)) == [
+    assert list(keys._opened_lines(Opened(told))) == [
         "last error: it is[31m late",
         "traceback of attempt 1:",
         "  a.py:1 f",

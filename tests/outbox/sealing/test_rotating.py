@@ -271,7 +271,7 @@ def test_a_look_into_a_job(database: Database, link: Link) -> None:
     insert = "INSERT INTO {s}.checkpoints VALUES (%s, %s, 1, %s::jsonb, {s}.clock())"
     database.rows(insert, job_id, "step", vault.seal_json("[1]", "checkpoint:step"))
     database.rows(insert, job_id, "moved", vault.seal_json("[1]", "checkpoint:step"))
-    found = {thing.name: thing.text for thing in open_job(link, ring("k1"), job_id, **WHO)}
+    found = {thing.name: thing.text for thing in open_job(link, ring("k1"), job_id, **WHO).things}
     assert found == {
         "payload": '{"key":"k","body":"canary"}',
         "first error": "it broke",
@@ -281,14 +281,20 @@ def test_a_look_into_a_job(database: Database, link: Link) -> None:
         "checkpoint step": "[1]",
         "checkpoint moved": "(it does not open: it was changed, or belongs to another job or place)",
     }
-    assert database.rows("SELECT action, actor, subject FROM {s}.audit") == [("job.open", "ops", str(job_id))]
+    assert not open_job(link, ring("k1"), job_id, **WHO).is_cut
+    assert database.rows("SELECT DISTINCT action, actor, subject FROM {s}.audit") == [("job.open", "ops", str(job_id))]
+    cut = open_job(link, ring("k1"), job_id, **WHO, limit=1)
+    assert ([thing.name for thing in cut.things][3:], cut.is_cut) == (
+        ["error of attempt 1", "traceback of attempt 1", "checkpoint moved"],
+        True,
+    )
     with pytest.raises(UnknownKey):
         open_job(link, ring("k2"), job_id, **WHO)
     database.rows("UPDATE {s}.jobs SET payload = jsonb_build_object('$sealed', '1:k1:AAAA:AAAA')")
     with pytest.raises(SealBroken):
         open_job(link, ring("k1"), job_id, **WHO)
     (clear,) = submit(database)
-    assert open_job(link, None, clear, **WHO) == []
+    assert open_job(link, None, clear, **WHO).things == []
     with pytest.raises(JobNotFound):
         open_job(link, None, UUID(int=5), **WHO)
 
