@@ -26,6 +26,8 @@ __all__ = ["Publish", "Release", "Releases"]
 # What comes while so many wait ends without links.
 _WAITING = 2000
 _BATCH = 100
+# A look ends by then: the same thread has others to take, and tells whether the database answers.
+_LOOK_S = 1.0
 
 
 class _Ended(NamedTuple):
@@ -114,10 +116,11 @@ class Releases:
         return None if span is None else Release(self._tracing, span, queue, self._ended)
 
     def look(self, link: Link) -> None:
-        """Find the submissions of what was published, and end its spans. Raises what the driver raises; then they end
-        without links.
+        """Find the submissions of what was published, and end its spans, for about a second. Raises what the driver
+        raises; then they end without links.
         """
-        while some := self._take():
+        until = time.monotonic() + _LOOK_S
+        while time.monotonic() < until and (some := self._take()):
             found: dict[UUID, Trace] = {}
             try:
                 texts = trace_contexts(link, [job for one in some for job in one.jobs])

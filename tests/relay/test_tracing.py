@@ -4,6 +4,7 @@ published.
 
 from __future__ import annotations
 
+import pytest
 import sqlalchemy as sa
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
@@ -13,6 +14,7 @@ from outbox.database.link import Link
 from outbox.releasing.relaying import release
 from outbox.tracing.context import read_header
 from outbox.tracing.tracer import Tracing
+from outbox_relay import tracing
 from outbox_relay.broker.outgoing import Envelope
 from outbox_relay.messages import Outcome, pack
 from outbox_relay.tracing import Releases
@@ -61,7 +63,7 @@ def test_a_message_is_linked_to_the_submissions_of_its_jobs(database: Database) 
     assert [span.status.is_ok or span.status.is_unset for span in spans] == [True, False]
 
 
-def test_a_flood_is_traced_within_the_budget(database: Database) -> None:
+def test_a_flood_is_traced_within_the_budget(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a thousand messages so many have a span; what ends while nobody looks is bounded, and ends without links."""
     kept, link = Kept(), database.link()
     releases = Releases(Tracing(kept.provider.get_tracer("outbox"), per_s=10))
@@ -74,6 +76,9 @@ def test_a_flood_is_traced_within_the_budget(database: Database) -> None:
     for _ in range(300):
         for span in traced:
             span.settled(Outcome.CONFIRMED)
+    assert len(releases._ended) == 2000
+    monkeypatch.setattr(tracing, "_LOOK_S", 0)  # the probe's thread has more to do than this
+    releases.look(link)
     assert len(releases._ended) == 2000
     releases.close()
     assert len(releases._ended) == 0

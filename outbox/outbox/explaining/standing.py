@@ -26,6 +26,8 @@ CLAIMABLE = RELEASABLE | {Reason.HINT_RELEASED, Reason.HINT_LOST}
 """Where nothing else is found, nothing keeps a consumer that can run the job from taking it."""
 # Of each queue its two oldest at most; each takes a few statements to explain.
 _MOST = 8
+# So many of a queue are looked at for one that the caller can run: a million of another version may stand before it.
+_LOOK = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def standing(
         queues=list(queues),
         out=out,
         older_s=OLD_S,
+        look=_LOOK,
         most=_MOST,
         kinds=None if abilities is None else [ability.kind for ability in abilities],
         versions=None if abilities is None else [ability.version for ability in abilities],

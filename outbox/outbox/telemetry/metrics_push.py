@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from opentelemetry.sdk.metrics.export import (
@@ -71,10 +72,15 @@ class MetricsPush:
             self._push()
         self._push()
         for exporter in self._exporters:
-            exporter.shutdown()
+            with suppress(Exception):  # one must not keep the others open
+                exporter.shutdown()
 
     def _push(self) -> None:
-        data = metrics_data(self._collect(), self._resource, self._began_ns, time.time_ns())
+        try:
+            data = metrics_data(self._collect(), self._resource, self._began_ns, time.time_ns())
+        except Exception as error:  # noqa: BLE001 - a slip of ours costs a push, not all that are to come
+            _tell(type(error).__name__)
+            return
         for exporter in self._exporters:
             reason = "the exporter says no more"
             try:
@@ -82,7 +88,11 @@ class MetricsPush:
             except Exception as error:  # noqa: BLE001 - an exporter may raise anything; the next push comes anyway
                 done, reason = False, type(error).__name__
             if not done:
-                _limited.log(logging.WARNING, "figures could not be pushed", reason=reason)
+                _tell(reason)
+
+
+def _tell(reason: str) -> None:
+    _limited.log(logging.WARNING, "figures could not be pushed", reason=reason)
 
 
 def metrics_data(families: Sequence[Family], resource: Any, began_ns: int, now_ns: int) -> MetricsData:

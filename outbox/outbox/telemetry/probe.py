@@ -19,13 +19,32 @@ LATE_S = 10.0
 _LONGEST_PAUSE_S = 5.0
 
 
+class _Look:
+    """Something to ask beside the sign of life, put off for a while, ever longer, where it fails."""
+
+    def __init__(self, ask: Callable[[Link], None], logger: str) -> None:
+        self._ask = ask
+        self._trouble = Trouble("health", _LONGEST_PAUSE_S, logger=logger)
+        self._not_before = float("-inf")
+
+    def take(self, link: Link) -> None:
+        """Ask, if it is not put off. Raises nothing."""
+        if time.monotonic() < self._not_before:
+            return
+        try:
+            self._ask(link)
+            self._trouble.over()
+        except Exception as error:  # noqa: BLE001 - whatever a look meets costs its answer, not the process
+            self._not_before = time.monotonic() + self._trouble.report(error)
+
+
 class Probe:
     """Asks the database for a sign of life.
 
     Args:
         link: the probe's own connection, with short time limits.
-        looks: what else to ask, after each sign of life. Their failures are logged, say nothing of the database, and
-            don't keep one another from their turns.
+        looks: what else to ask, after each sign of life. Their failures are logged, put off that look alone, and say
+            nothing of the database.
         every_s: seconds between two looks.
     """
 
@@ -33,7 +52,7 @@ class Probe:
         self, link: Link, *, logger: str, looks: Sequence[Callable[[Link], None]] = (), every_s: float = LONGEST_EVERY_S
     ) -> None:
         self._link = link
-        self._looks = [(look, Trouble("health", _LONGEST_PAUSE_S, logger=logger)) for look in looks]
+        self._looks = [_Look(look, logger) for look in looks]
         self._every_s = every_s
         self._started_at = time.monotonic()
         self._trouble = Trouble("health", _LONGEST_PAUSE_S, logger=logger)
@@ -69,13 +88,9 @@ class Probe:
                 self._link.run("read_clock")
                 self._seen_at = time.monotonic()
                 self._trouble.over()
-            except Exception as error:  # noqa: BLE001 - whatever a look meets costs its answer, not the process
+            except Exception as error:  # noqa: BLE001 - as above
                 pause_s = self._trouble.report(error)
                 continue
-            for look, trouble in self._looks:
-                try:
-                    look(self._link)
-                    trouble.over()
-                except Exception as error:  # noqa: BLE001 - as above
-                    trouble.report(error)
+            for look in self._looks:
+                look.take(self._link)
         self._link.close()

@@ -74,7 +74,10 @@ def read_stored(text: str | None) -> Trace | None:
     age_s = document.get("age_s")
     if found is None or isinstance(age_s, bool) or not isinstance(age_s, int | float):
         return found
-    return found._replace(age_s=float(age_s))
+    try:
+        return found._replace(age_s=float(age_s))
+    except OverflowError:  # an integer of hundreds of digits
+        return found
 
 
 def stored(trace: Trace) -> str:

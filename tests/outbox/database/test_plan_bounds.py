@@ -141,3 +141,23 @@ def test_who_stands_before_a_job_is_counted_no_further_than_asked(
     looks = [one for one in nodes(plan(database, "surroundings", **given)) if one.get("Relation Name") == "outbox"]
     # A hundred before it, and its own row for each of the looks.
     assert sum(rows_read(one) for one in looks) <= (250 if owed else 20), looks
+
+
+def test_what_only_others_can_run_is_read_no_further_than_a_bound(database: Database) -> None:
+    """A flood of another version stands before whatever the caller can run: a look costs the same."""
+    database.rows(FILL_JOBS, 6000)
+    phases = "CASE WHEN logical_key::integer % 3 = 0 THEN 'owed' ELSE 'released' END"
+    database.rows(
+        "INSERT INTO {s}.outbox (job_id, queue, tenant, order_key, due_at, released_at, phase)"
+        f" SELECT id, queue, tenant, created_at, created_at, created_at, {phases}"
+        " FROM {s}.jobs WHERE state = 'ready'"
+    )
+    database.rows("ANALYZE {s}.jobs; ANALYZE {s}.outbox")
+    database.clock.advance(100)
+    asked = {"queues": ["notes"], "out": True, "older_s": 6.0, "look": 50, "most": 8, "kinds": ["x"], "versions": [1]}
+    read = [
+        rows_read(node)
+        for node in nodes(plan(database, "standing_jobs", **asked))
+        if node.get("Relation Name") in {"outbox", "jobs"}
+    ]
+    assert sum(read) <= 4 * 50

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 from outbox.errors import SettingsError
@@ -328,6 +329,34 @@ def test_spans_and_figures_reach_a_collector_by_otlp(collector: Collector, monke
     assert (buckets.count, buckets.sum) == (1, 0.003)
     assert sum(buckets.bucket_counts) == 1
     assert len(buckets.bucket_counts) == len(buckets.explicit_bounds) + 1
+
+
+def test_a_push_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the collecting raises, the next one comes; and each exporter is closed, whatever another one says."""
+    pushed, tried, closed = threading.Event(), [], []
+
+    class Sink:
+        def export(self, _data: object, **_: object) -> MetricExportResult:
+            pushed.set()
+            return MetricExportResult.SUCCESS
+
+        def shutdown(self) -> None:
+            closed.append(self)
+            raise RuntimeError("canary-shut")
+
+    def collect() -> list[Any]:
+        tried.append(1)
+        if len(tried) == 1:
+            raise RuntimeError("canary-collect")
+        return []
+
+    push = MetricsPush(collect, [Sink(), Sink()], None, 0.01)
+    push.start()
+    assert pushed.wait(10)
+    push.close(5)
+    assert len(closed) == 2
+    assert [record.message for record in caplog.records] == ["figures could not be pushed"]
+    assert "canary" not in caplog.text
 
 
 def test_a_collector_that_is_away_delays_no_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outbox.tracing.budget import Budget
@@ -52,6 +52,7 @@ def test_a_bad_state_is_left_out(state: object) -> None:
     assert read_header(PARENT, state) == TRACE
 
 
+@settings(max_examples=20)  # what is nested is dear to make
 @given(st.one_of(st.none(), st.text(), st.recursive(st.none() | st.text(), st.lists).map(json.dumps)))
 def test_no_text_breaks_the_reading(text: str | None) -> None:
     """A row may hold anything."""
@@ -62,6 +63,12 @@ def test_no_text_breaks_the_reading(text: str | None) -> None:
 def test_no_document_breaks_the_reading(text: str) -> None:
     """Nor does a deep, long or strange one."""
     assert read_stored(text) is None
+
+
+@pytest.mark.parametrize("age", ["1" + "0" * 400, "true", '"7"', "null"])
+def test_an_age_that_is_none_is_left_out(age: str) -> None:
+    """The context itself holds: anybody may have written beside it."""
+    assert read_stored(f'{{"traceparent": "{PARENT}", "age_s": {age}}}') == TRACE
 
 
 def test_a_hash_tells_keys_and_their_scopes_apart() -> None:
