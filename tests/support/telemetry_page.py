@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outbox.settings.telemetry import TelemetrySettings
 from outbox.telemetry.contract import LABELS, METRICS, Kind, Metric, most_series, prometheus_name
-from outbox.telemetry.events import COUNTS, EVENTS, FIELDS, Event
+from outbox.telemetry.events import AS_IN_SPANS, COUNTS, EVENTS, FIELDS, Event
 from outbox.tracing.contract import ATTRIBUTES, SPANS, SpanTerms
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "telemetry.md"
@@ -79,7 +79,12 @@ def _event_row(one: Event) -> str:
 
 
 def _fields() -> str:
-    return "| field | |\n|---|---|\n" + "\n".join(f"| `{name}` | {about} |" for name, about in FIELDS.items())
+    head = "| field | | in spans |\n|---|---|---|\n"
+    return head + "\n".join(f"| `{name}` | {about} | {_in_spans(name)} |" for name, about in FIELDS.items())
+
+
+def _in_spans(field: str) -> str:
+    return f"`{AS_IN_SPANS[field].value}`" if field in AS_IN_SPANS else ""
 
 
 def _most() -> str:

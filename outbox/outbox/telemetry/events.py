@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 from outbox.telemetry.contract import CONSUMER_EVENTS, CONSUMER_HINTS, RELAY_HINTS, RELAY_MOVES
 from outbox.telemetry.event_rows import ROWS
+from outbox.tracing.contract import Attr
 
-__all__ = ["ALWAYS", "COUNTS", "EVENTS", "FIELDS", "Event", "event"]
+__all__ = ["ALWAYS", "AS_IN_SPANS", "COUNTS", "EVENTS", "FIELDS", "Event", "event"]
 
 ALWAYS = ("at", "level", "logger", "event")
 """What every line has."""
@@ -75,6 +76,18 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "worker": "the name of this process in the history of jobs and in `outbox consumers`",
     }
 )
+
+AS_IN_SPANS: Mapping[str, Attr] = MappingProxyType(
+    {
+        "job_id": Attr.JOB_ID,
+        "attempt": Attr.ATTEMPT,
+        "kind": Attr.KIND,
+        "queue": Attr.QUEUE,
+        "effect": Attr.EFFECT,
+        "code": Attr.ERROR,
+    }
+)
+"""What a field is called as an attribute of spans."""
 
 COUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
