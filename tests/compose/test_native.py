@@ -19,7 +19,7 @@ import yaml
 from outbox.servers import databases
 from support.composing import services
 from support.dashboards import DASHBOARDS, queries
-from support.native import START_S, Stack, free_port, stack
+from support.native import START_S, Native, Stack, free_port, stack
 from support.prometheus import HOME, find, program, rules
 from support.promql import metric_of, selectors, series
 from support.scraping import ask, health
@@ -76,9 +76,11 @@ def _request(port: int, path: str, body: dict[str, Any] | None = None) -> dict[s
     return found
 
 
-def _ready(address: str) -> bool:
+def _ready(one: Native) -> bool:
+    """Tell whether a process says that it is; fail for one that has ended."""
+    assert one.process.poll() is None, one.said()
     try:
-        return health(address, "/ready")[0] == 200
+        return health(f"127.0.0.1:{one.ports[9464]}", "/ready")[0] == 200
     except OSError:
         return False
 
@@ -171,9 +173,8 @@ def test_the_services_do_a_job_and_their_dashboards_show_it(services_here: Stack
     processes = [services_here.start(name) for name in ("relay", "relay", "consumer")]
     addresses = [f"127.0.0.1:{one.ports[9464]}" for one in processes]
     faces = [services_here.start(name) for name in ("service", "remotes")]
-    for one, address in zip(processes, addresses, strict=True):
-        until(lambda address=address: _ready(address), within_s=START_S)
-        assert one.process.poll() is None
+    for one in processes:
+        until(lambda one=one: _ready(one), within_s=START_S)
     for one in (*faces, processes[0], processes[2]):
         until(lambda one=one: services_here.healthy(one), within_s=START_S, every_s=0.3)
 
