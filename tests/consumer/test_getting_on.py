@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -15,9 +16,9 @@ import pytest
 from outbox import cancel, pause
 from outbox.limits.setting import set_queue
 from outbox_consumer import RetryPolicy, ThrottledError
-from outbox_consumer.progress import ConsumerProgress
+from outbox_consumer.progress import ConsumerFigures, ConsumerProgress, consumer_looks
 from outbox_consumer.taking.taking import Taker
-from support.consuming import Desk, RunningConsumer, Task, handler, overrun, through
+from support.consuming import Desk, RunningConsumer, Task, amqp_through, handler, overrun, through
 from support.proxy import Proxy
 from support.scraping import health, scrape
 from support.waiting import until
@@ -256,3 +257,37 @@ def test_what_is_paused_is_no_standstill(desk: Desk, calm) -> None:
     desk.database.clock.advance(60)
     until(lambda: health(address(running), "/progress")[1]["status"] == "waiting")
     assert watched(running) == {"waiting"}
+
+
+def test_a_consumer_without_its_broker_gets_on(desk: Desk, calm, amqp_url: str) -> None:
+    """It claims from PostgreSQL, and what is away is no part of that."""
+    with Proxy("127.0.0.1", 1) as nowhere:
+        running = calm(handler(), amqp_url=amqp_through(amqp_url, nowhere.port), brokerless_after_s=0.2)
+        desk.submit("a", "b")
+        desk.done(2)
+        until(lambda: health(address(running), "/progress")[1]["status"] == "idle")
+        assert watched(running) == {"idle"}
+        assert scrape(address(running))["outbox_broker_absent_seconds_total"] > 0
+
+
+def test_each_figure_is_a_part_of_its_own() -> None:
+    """Each alone, at its bound and not before; heartbeats have the time between two of them longer, the keeping of time
+    twice as long.
+    """
+    parts_of = {
+        "locked": "locks",
+        "row_held": "locks",
+        "claim_turn": "claims",
+        "unclaimed": "claims",
+        "abandoned": "handlers",
+        "heartbeat": "heartbeats",
+        "unwritten": "completions",
+        "pool_waits": "pool",
+        "keeping_turn": "keeping",
+    }
+    assert parts_of.keys() == {field.name for field in fields(ConsumerFigures)} - {"table", "beat_every"}
+    for name, part in parts_of.items():
+        bound_s = {"heartbeat": 45.0, "keeping_turn": 60.0}.get(name, 30.0)
+        for seconds, stuck in ((bound_s - 0.1, set()), (bound_s, {part})):
+            seen = ConsumerFigures(**{"beat_every": 15.0, name: seconds})
+            assert {look.part for look in consumer_looks(seen, 30.0) if look.stuck} == stuck

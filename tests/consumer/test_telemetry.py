@@ -107,6 +107,7 @@ def test_a_consumer_is_not_ready_once_it_stops(desk) -> None:
     stopping.start()
     until(lambda: health(address, "/ready")[0] == 503)
     assert health(address, "/ready")[1]["wrong"] == [{"part": "process", "problem": "is stopping"}]
+    assert health(address, "/progress") == (200, {"status": "stopping", "wrong": []})
     assert scrape(address)['outbox_consumer_running{queue="q"}'] == 1
     gate.open()
     stopping.join(20)

@@ -17,7 +17,7 @@ from outbox.limits.setting import set_queue
 from outbox.settings import Settings
 from outbox_relay import release_loop
 from outbox_relay.lengths import FLOOR
-from outbox_relay.progress import RelayProgress
+from outbox_relay.progress import RelayFigures, RelayProgress, relay_looks
 from outbox_relay.telemetry import RelayTelemetry
 from support.scraping import health, scrape
 
@@ -188,3 +188,29 @@ def test_what_is_held_on_purpose_or_awaits_consumers_is_no_standstill(
         set_queue(connection, "q", by="ada", reason="test", max_running=1)
     eventually(lambda: released(database) == 1)
     assert "failing" not in watched()
+
+
+def test_each_figure_is_a_part_of_its_own() -> None:
+    """Each alone, at its bound and not before. A broker that is away is stuck only while something is due, and then the
+    release loop isn't blamed for it.
+    """
+    parts_of = {
+        "locked": "locks",
+        "row_held": "locks",
+        "release_turn": "release",
+        "unanswered": "confirms",
+        "unreleased": "release",
+    }
+    for name, part in parts_of.items():
+        for seconds, stuck in ((29.9, set()), (30.0, {part})):
+            assert named(RelayFigures(**{name: seconds})) == stuck
+    assert named(RelayFigures(broker=1000.0)) == set()
+    assert named(RelayFigures(broker=1000.0, unreleased=30.0)) == {"broker"}
+    assert named(RelayFigures(broker=1.0, unreleased=30.0)) == set()
+    assert named(RelayFigures(keeping={"time": 59.9})) == set()
+    assert named(RelayFigures(keeping={"time": 60.0, "hints": 1.0})) == {"keeping"}
+
+
+def named(seen: RelayFigures) -> set[str]:
+    """Return what is stuck where half a minute is the bound."""
+    return {look.part for look in relay_looks(seen, 30.0) if look.stuck}
