@@ -365,8 +365,9 @@ def test_a_tenant_with_limits_of_its_own_is_not_forgotten(database: Database, li
         set_tenant(connection, "notes", "slots", max_running=3, by="ada", reason="a test")
         set_tenant(connection, "notes", "rate", rate_per_s=2, burst=4, by="ada", reason="a test")
         set_tenant(connection, "notes", "usual", max_running=3, by="ada", reason="a test")
+        set_tenant(connection, "notes", "weight", weight=3, by="ada", reason="a test")
     database.rows("UPDATE {s}.tenant_limits SET max_running = NULL WHERE name = 'usual'")
     database.clock.advance(100)
     gone = link.run("forget_tokens", queues=["notes"], batch=9)
     assert [row.name for row in gone] == ["usual"]
-    assert database.rows("SELECT name FROM {s}.tenant_limits ORDER BY 1") == [("rate",), ("slots",)]
+    assert database.rows("SELECT name FROM {s}.tenant_limits ORDER BY 1") == [("rate",), ("slots",), ("weight",)]
