@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from outbox.logs import JsonFormatter
 from outbox_consumer.contract.job import Job
 from support.consuming import QUEUE, AsyncTask, Desk, async_handler, handler
+from support.isolated import ScriptHandler
+from support.isolated_payloads import submit
 
-shop = logging.getLogger("shop")
+shop, mine = logging.getLogger("shop"), logging.getLogger("mine")
 
 
 @pytest.fixture
@@ -25,8 +28,10 @@ def lines() -> Iterator[io.StringIO]:
     writer.setFormatter(JsonFormatter())
     shop.addHandler(writer)
     shop.setLevel(logging.INFO)
+    mine.addHandler(writer)
     yield stream
     shop.removeHandler(writer)
+    mine.removeHandler(writer)
 
 
 def test_handlers_lines_have_the_ids_of_their_own_attempt(desk: Desk, lines: io.StringIO) -> None:
@@ -56,3 +61,12 @@ def test_handlers_lines_have_the_ids_of_their_own_attempt(desk: Desk, lines: io.
     assert len(applied) == 6
     shop.info("idle")
     assert "job_id" not in json.loads(lines.getvalue().splitlines()[-1])
+
+
+def test_lines_of_a_handlers_own_process_have_them_too(desk: Desk, lines: io.StringIO, tmp_path: Path) -> None:
+    """They are written here, where the attempt is known."""
+    desk.start(ScriptHandler(), concurrency=1)
+    job_id = submit(desk, "logs", tmp_path)
+    desk.done(1)
+    [said] = map(json.loads, lines.getvalue().splitlines())
+    assert (said["job_id"], said["attempt"], said["queue"]) == (str(job_id), 1, QUEUE)
