@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
-from outbox.database.statements import statements_for
+from outbox.database.statements import Statements, statements_for
 from outbox.database.targets import (
     AsyncTarget,
     Target,
@@ -34,7 +34,7 @@ from outbox.submitting.coalescing import write_coalescing
 from outbox.submitting.coalescing_terms import Replace, Supersedes, check_terms
 from outbox.submitting.fullness import bounded_queues
 from outbox.submitting.job_writing import Call, write_many, write_one
-from outbox.submitting.submission import USUAL, Options, submission_of, submissions_of
+from outbox.submitting.submission import USUAL, Options, Submission, submission_of, submissions_of
 from outbox.submitting.traced import traced, traced_one
 from outbox_schemas import JobRef, Payload
 
@@ -127,16 +127,7 @@ def enqueue(
     submission = submission_of(payload, checked)
     bounded = bounded_queues([submission], own_queue(target))
     statements = statements_for(schema_of(target, schema))
-    if supersedes is not False or replace is not None:
-        check_terms(supersedes, replace)
-
-    def write(options: Options) -> JobRef:
-        if supersedes is not False or replace is not None:
-            call = Call(writable(target), statements, options, bounded)
-            return write_coalescing(call, [submission], supersedes, replace)[0]
-        return write_one(writable(target), submission, options, statements, bounded)
-
-    return traced_one(submission, checked, write)
+    return _write_one(target, submission, checked, statements, bounded, supersedes=supersedes, replace=replace)
 
 
 def enqueue_many(
@@ -165,14 +156,15 @@ def enqueue_many(
     ordered = sorted(submissions)
     bounded = bounded_queues(ordered, own_queue(target))
     statements = statements_for(schema_of(target, schema))
-    if supersedes is not False or replace is not None:
+    coalesces = supersedes is not False or replace is not None
+    if coalesces:
         check_terms(supersedes, replace)
 
-    def write(options: Options) -> list[JobRef]:
-        if supersedes is not False or replace is not None:
-            call = Call(writable(target), statements, options, bounded)
+    def write(carried: Options) -> list[JobRef]:
+        if coalesces:
+            call = Call(writable(target), statements, carried, bounded)
             return write_coalescing(call, ordered, supersedes, replace)
-        return write_many(writable(target), ordered, options, statements, bounded)
+        return write_many(writable(target), ordered, carried, statements, bounded)
 
     refs = traced(submissions, checked, write)
     by_number = {submission.number: ref for submission, ref in zip(ordered, refs, strict=True)}
@@ -192,20 +184,36 @@ async def enqueue_async(
     checked = checked_options(options) if options else USUAL
     submission = submission_of(payload, checked)
     bounded = bounded_queues([submission], None)
-    check_terms(supersedes, replace)
 
-    def within(inner: Target) -> JobRef:
+    def write(inner: Target) -> JobRef:
         statements = statements_for(schema_of(inner, schema))
+        return _write_one(inner, submission, checked, statements, bounded, supersedes=supersedes, replace=replace)
 
-        def write(options: Options) -> JobRef:
-            if supersedes is not False or replace is not None:
-                call = Call(writable(inner), statements, options, bounded)
-                return write_coalescing(call, [submission], supersedes, replace)[0]
-            return write_one(writable(inner), submission, options, statements, bounded)
+    return await awaitable(target, "enqueue_async").run_sync(write)
 
-        return traced_one(submission, checked, write)
 
-    return await awaitable(target, "enqueue_async").run_sync(within)
+def _write_one(
+    target: Target,
+    submission: Submission,
+    options: Options,
+    statements: Statements,
+    bounded: str,
+    *,
+    supersedes: Supersedes,
+    replace: Replace | None,
+) -> JobRef:
+    if supersedes is False and replace is None:
+        return traced_one(
+            submission, options, lambda carried: write_one(writable(target), submission, carried, statements, bounded)
+        )
+    check_terms(supersedes, replace)
+    return traced_one(
+        submission,
+        options,
+        lambda carried: write_coalescing(
+            Call(writable(target), statements, carried, bounded), [submission], supersedes, replace
+        )[0],
+    )
 
 
 def checked_options(options: SubmitOptions, *, held: bool = False) -> Options:
