@@ -74,6 +74,7 @@ def _followed(settings: Settings, follower: Follower, every_s: float) -> Iterato
     backoff, begun, let_go = Backoff(0.5, _LONGEST_PAUSE_S), False, 0
     with open_link(settings, application_name="outbox-cli/tail") as link:
         while True:
+            found: list[Change] = []
             try:
                 with link.transaction():
                     link.run("limit_statements", milliseconds=STATEMENT_TIMEOUT_S * 1000)
@@ -81,6 +82,7 @@ def _followed(settings: Settings, follower: Follower, every_s: float) -> Iterato
             except psycopg.Error as error:
                 if not (begun and is_transient(error)):
                     raise
+                yield from found  # the look was over; only its commit was cut off, and no other look tells this again
                 if not backoff.failures:
                     _note(f"the database is away or busy ({reason_of(error)}); waiting for it")
                 time.sleep(backoff.next_s())

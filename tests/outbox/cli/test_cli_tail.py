@@ -6,12 +6,18 @@ import io
 import json
 import sys
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from outbox.cli import root
+from outbox.cli.tail import _followed
+from outbox.database.link import Link
 from outbox.leases.ending import Failure, fail
+from outbox.reading.following import Change, Follower
+from outbox.settings import Settings
 from support.database import Database
 from support.jobs import Note, running, submit
 from support.waiting import until
@@ -55,6 +61,27 @@ def test_tail_outlives_its_connection(database: Database, monkeypatch: pytest.Mo
     assert codes == [0]
     assert errors.getvalue().count("the database is away or busy") == 1
     assert out.getvalue().count("submitted") == 2
+
+
+def test_what_a_look_has_found_outlives_its_commit(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other look tells it again, so a session that ends between the look and its commit costs no line."""
+    submit(database, 1)
+
+    class Cut(Follower):
+        looks = 0
+
+        def look(self, link: Link) -> list[Change]:
+            found = super().look(link)
+            self.looks += 1
+            if self.looks == 2:
+                database.rows("SELECT pg_terminate_backend(%s, 5000)", link.connection().info.backend_pid)
+            else:
+                submit(database, payloads=[Note(key=f"later/{self.looks}")])
+            return found
+
+    settings = Settings(database_url=SecretStr(database.url))
+    changes = _followed(settings, Cut(lambda _: True, timedelta(hours=1)), 0.01)
+    assert [next(changes).job.logical_key for _ in range(3)][1:] == ["later/1", "later/3"]
 
 
 def test_list_has_the_columns_that_are_asked_for(run: Any, database: Database) -> None:

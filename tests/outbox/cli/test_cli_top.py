@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import queue
 import re
 import signal
 import struct
@@ -16,12 +17,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
-from outbox.cli.top.reading import read_picture
+from outbox.cli.top import work
+from outbox.cli.top.reading import Picture, read_picture
+from outbox.cli.top.work import Worker
+from outbox.database.link import Link
+from outbox.errors import SettingsError
 from outbox.leases.ending import Failure, fail
 from outbox.leases.identity import worker_identity
 from outbox.leases.presence import Presence, Role
 from outbox.reading.queue_figures import FigureKeeper
+from outbox.settings import Settings
 from support.database import Database
 from support.jobs import Note, running, submit
 from support.waiting import until
@@ -53,6 +60,20 @@ def test_it_is_written_once_where_there_is_no_terminal(run: Any, database: Datab
         counted = read_picture(link)
     assert counted.counted_s is not None
     assert (counted.queues[0].ready, counted.queues[0].running) == (3, 1)
+
+
+def test_looks_that_are_refused_are_put_off(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a look meets is told once, and the next one waits: nobody's server is asked a hundred times a second."""
+
+    def refuse(_link: Link) -> Picture:
+        raise SettingsError("not so")
+
+    monkeypatch.setattr(work, "read_picture", refuse)
+    worker = Worker(Settings(database_url=SecretStr(database.url)), every_s=60)
+    worker.start()
+    assert worker.answers.get(timeout=10).note == "not so"
+    with pytest.raises(queue.Empty):
+        worker.answers.get(timeout=0.3)
 
 
 class Terminal:

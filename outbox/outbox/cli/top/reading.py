@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from outbox.database.ids import id_from
@@ -32,16 +32,16 @@ class QueueLine:
     """
 
     queue: str
-    ready: int
-    capped: bool
-    scheduled: int
-    running: int
-    oldest_s: float | None
-    in_per_s: float | None
-    out_per_s: float | None
-    drain_s: float | None
-    paused: bool
-    letters: int
+    ready: int = 0
+    capped: bool = False
+    scheduled: int = 0
+    running: int = 0
+    oldest_s: float | None = None
+    in_per_s: float | None = None
+    out_per_s: float | None = None
+    drain_s: float | None = None
+    paused: bool = False
+    letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +74,6 @@ class Picture:
         return [one for one in self.processes if one.role is role]
 
 
-@dataclass(frozen=True, slots=True)
-class _Figures:
-    queue: str
-    ready: int
-    capped: bool
-    scheduled: int
-    running: int
-    oldest_s: float | None
-    in_per_s: float | None
-    out_per_s: float | None
-    drain_s: float | None
-
-
 def read_picture(link: Link) -> Picture:
     """Return a picture as the link's transaction sees it. It leaves that one with plans by indexes."""
     link.run("keep_to_indexes")
@@ -107,11 +94,11 @@ def read_picture(link: Link) -> Picture:
     )
 
 
-def _figures(link: Link, now: datetime) -> tuple[list[_Figures], float | None]:
+def _figures(link: Link, now: datetime) -> tuple[list[QueueLine], float | None]:
     known = [one for one in list_figures(link) if one.tenant is None]
     if known and min(one.age_s for one in known) <= FRESH_S:
         found = [
-            _Figures(
+            QueueLine(
                 one.queue,
                 one.backlog,
                 one.capped,
@@ -137,7 +124,7 @@ def _figures(link: Link, now: datetime) -> tuple[list[_Figures], float | None]:
         aside_at=ASIDE,
     )
     return [
-        _Figures(
+        QueueLine(
             row.queue,
             int(row.backlog),
             row.capped,
@@ -153,28 +140,16 @@ def _figures(link: Link, now: datetime) -> tuple[list[_Figures], float | None]:
     ], None
 
 
-def _lines(figures: Sequence[_Figures], pauses: Sequence[Pause], letters: Mapping[str, int]) -> list[QueueLine]:
+def _lines(figures: Sequence[QueueLine], pauses: Sequence[Pause], letters: Mapping[str, int]) -> list[QueueLine]:
     """Return a line for each queue of which there is anything to tell, by name."""
     everything = any(one.scope is PauseScope.EVERYTHING for one in pauses)
     paused = {one.name for one in pauses if one.scope is PauseScope.QUEUE}
     known = {one.queue: one for one in figures}
-    nothing = (0, False, 0, 0, None, None, None, None)
-    lines = []
-    for name in sorted({*known, *paused, *letters}):
-        one = known.get(name) or _Figures(name, *nothing)
-        lines.append(
-            QueueLine(
-                name,
-                one.ready,
-                one.capped,
-                one.scheduled,
-                one.running,
-                one.oldest_s,
-                one.in_per_s,
-                one.out_per_s,
-                one.drain_s,
-                everything or name in paused,
-                letters.get(name, 0),
-            )
+    return [
+        replace(
+            known.get(name) or QueueLine(name),
+            paused=everything or name in paused,
+            letters=letters.get(name, 0),
         )
-    return lines
+        for name in sorted({*known, *paused, *letters})
+    ]

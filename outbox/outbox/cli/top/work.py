@@ -79,14 +79,10 @@ class Worker:
                 act = self._next(next_at - time.monotonic())
                 try:
                     answer = self._answer(link, act)
-                except (psycopg.Error, sa.exc.DBAPIError) as error:
-                    answer = Answer(act, note=f"the database is away or refuses: {reason_of(error)}")
-                    next_at = time.monotonic() + max(backoff.next_s(), self.every_s)
-                except OutboxError as error:
-                    answer = Answer(act, note=str(error))
                 except Exception as error:  # noqa: BLE001 - the screen tells it, and goes on
-                    answer = Answer(act, note=f"unexpected {type(error).__name__}")
-                    next_at = time.monotonic() + max(backoff.next_s(), self.every_s)
+                    answer = Answer(act, note=_told(error))
+                    if act.deed is Deed.LOOK or not isinstance(error, OutboxError):
+                        next_at = time.monotonic() + max(backoff.next_s(), self.every_s)
                 else:
                     backoff.reset()
                     if answer.picture is not None:
@@ -119,6 +115,12 @@ class Worker:
                 )
             ended = resume(connection, PauseScope.QUEUE, act.queue, by=act.by, reason=act.reason, schema=schema)
             return f"queue {act.queue} was not paused" if ended is None else f"queue {act.queue} is resumed"
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, psycopg.Error | sa.exc.DBAPIError):
+        return f"the database is away or refuses: {reason_of(error)}"
+    return str(error) if isinstance(error, OutboxError) else f"unexpected {type(error).__name__}"
 
 
 def _jobs(link: Link, name: str) -> tuple[JobLine, ...]:
