@@ -8,7 +8,7 @@ WITH job AS MATERIALIZED (
 ), audited AS (
   INSERT INTO {schema}.audit (at, actor, action, subject, reason)
   SELECT {schema}.clock(), CAST(:actor AS text), 'job.open', j.id::text, CAST(:reason AS text) FROM job AS j
-), attempts AS MATERIALIZED (
+), tries AS MATERIALIZED (
   SELECT a.number, a.error_message, a.traceback FROM {schema}.attempts AS a WHERE a.job_id = CAST(:job_id AS uuid)
   ORDER BY a.job_id DESC, a.number DESC LIMIT CAST(:batch AS integer) + 1
 ), kept AS MATERIALIZED (
@@ -16,10 +16,10 @@ WITH job AS MATERIALIZED (
 ), done AS MATERIALIZED (
   SELECT e.name, e.result, e.error_message FROM {schema}.effects AS e WHERE e.job_id = CAST(:job_id AS uuid) ORDER BY e.job_id, e.name LIMIT CAST(:batch AS integer) + 1
 ), newest AS MATERIALIZED (
-  SELECT * FROM attempts AS a ORDER BY a.number DESC LIMIT CAST(:batch AS integer)
+  SELECT * FROM tries AS a ORDER BY a.number DESC LIMIT CAST(:batch AS integer)
 )
 SELECT j.id, j.tenant, j.kind, j.version, p.place, p.name, p.text,
-  (SELECT greatest((SELECT count(*) FROM attempts AS a), (SELECT count(*) FROM kept AS c), (SELECT count(*) FROM done AS e)) > CAST(:batch AS integer)) AS is_cut
+  (SELECT greatest((SELECT count(*) FROM tries AS a), (SELECT count(*) FROM kept AS c), (SELECT count(*) FROM done AS e)) > CAST(:batch AS integer)) AS is_cut
 FROM job AS j, LATERAL (
   SELECT 0 AS part, 0 AS number, 'payload' AS place, 'payload' AS name, j.payload::text AS text
   UNION ALL SELECT 1, 0, 'error', 'first error', j.first_error_message
