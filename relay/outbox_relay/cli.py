@@ -5,7 +5,7 @@ import click
 from outbox.cli.output import is_json, json_option, load_settings
 from outbox.logs import configure
 from outbox.processes.collecting import set_start_aside
-from outbox_relay.process import run
+from outbox_relay.process import make_relay, serve
 
 __all__ = ["relay"]
 
@@ -21,5 +21,6 @@ def relay() -> int:
     """
     settings = load_settings(log_format="json" if is_json() else None)
     configure(settings)
+    made = make_relay(settings)
     set_start_aside()
-    return run(settings)
+    return serve(made)

@@ -38,7 +38,7 @@ from outbox_relay.schedules import schedule_steps
 from outbox_relay.telemetry import RelayTelemetry
 from outbox_relay.upkeep import upkeep_steps
 
-__all__ = ["run"]
+__all__ = ["Relay", "make_relay", "run", "serve"]
 
 log = logging.getLogger("outbox.relay")
 
@@ -70,14 +70,25 @@ def run(settings: Settings | None = None, *, stop: threading.Event | None = None
     It starts whether or not the servers can be reached, and waits for them. Without an AMQP URL it only keeps
     time.
     """
+    return serve(make_relay(settings, stop))
+
+
+def make_relay(settings: Settings | None = None, stop: threading.Event | None = None) -> Relay:
+    """Return a relay that has not started, with all that it needs loaded. Raises what `run` does."""
     settings = settings if settings is not None else load()
     settings.conninfo()  # refuses a missing address before any thread is started
-    relay = _Relay(settings, stop if stop is not None else threading.Event())
+    return Relay(settings, stop if stop is not None else threading.Event())
+
+
+def serve(relay: Relay) -> int:
+    """Start a relay and see it through, as `run` does."""
     with counted_signals() as requests:
         return relay.run(requests)
 
 
-class _Relay:
+class Relay:
+    """One relay as a process. Not restartable."""
+
     def __init__(self, settings: Settings, asked: threading.Event) -> None:
         self._settings = settings
         self._asked = asked
@@ -97,6 +108,7 @@ class _Relay:
         self._publisher = self._make_publisher()
 
     def run(self, requests: Requests) -> int:
+        """Work until somebody asks for the end, and return the exit code."""
         self._start()
         self._watch(requests)
         asked_at = time.monotonic()

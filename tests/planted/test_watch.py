@@ -33,6 +33,10 @@ def test_read(capsys): print(WORD); assert capsys.readouterr().out
 def test_pipe(): assert subprocess.run([sys.executable, "-c", SAY], capture_output=True).stdout
 def test_file(tmp_path):
     with (tmp_path / "log").open("w") as log: subprocess.run([sys.executable, "-c", SAY], stdout=log)
+def test_span():
+    from outbox.telemetry.process import open_telemetry
+    from outbox.tracing.contract import CLAIM
+    open_telemetry("relay", None).tracing.open(CLAIM, WORD, {}).end()
 def test_command_line(): subprocess.run([sys.executable, "-c", "import time; time.sleep(1)", WORD])
 """
 
@@ -52,7 +56,7 @@ def test_each_way_out_is_searched(tmp_path: Path) -> None:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     leaked = re.findall(r"^ERROR \S+::test_(\w+)", done.stdout, re.MULTILINE)
-    assert sorted(leaked) == ["debug_log", "error", "file", "pipe", "print", "read"], done.stdout
+    assert sorted(leaked) == ["debug_log", "error", "file", "pipe", "print", "read", "span"], done.stdout
     assert "a secret in the command line of" in done.stdout
     assert WORD not in done.stdout + done.stderr
 
