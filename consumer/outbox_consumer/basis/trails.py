@@ -66,6 +66,8 @@ class Trail:
 
     def ending(self, outcome: str, code: str) -> None:
         """Take in which end is decided, and is now to be written."""
+        if self._over:  # the lease was lost meanwhile, and nobody ends another span
+            return
         self.outcome, self.code = outcome, code
         self._complete = self._tracing.open(COMPLETE, self._kind, self._job, under=self._process)
 

@@ -1,4 +1,4 @@
-"""Spans as lines of JSON in a file, for whoever has no collector. Written on the exporting thread alone.
+"""Spans as lines of JSON in a file, for whoever has no collector. Written on the exporting thread alone; closed on any.
 
 The file is bounded: what would make it longer begins it anew, and the one before is kept beside it as `.1`. Several
 processes may write to one file; no line is parted.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ class SpansFile:
         self._path = path
         self._most = most_bytes
         self._file: int | None = None
+        self._writing = threading.Lock()
         try:
             self._open()
         except OSError as error:
@@ -39,6 +41,20 @@ class SpansFile:
 
     def write(self, spans: Sequence[Any]) -> None:
         """Append ended spans, some at once. Raises `OSError`."""
+        with self._writing:
+            self._write(spans)
+
+    def close(self) -> None:
+        """Write no more. A file that is just written to, on a disk that hangs perhaps, stays open until that is over:
+        its number, closed meanwhile, might be another file's or a connection's before the write gets to it.
+        """
+        if self._writing.acquire(blocking=False):
+            try:
+                self._close()
+            finally:
+                self._writing.release()
+
+    def _write(self, spans: Sequence[Any]) -> None:
         together: list[bytes] = []
         size = 0
         for line in map(line_of, spans):
@@ -50,8 +66,7 @@ class SpansFile:
         if together:
             self._append(b"".join(together))
 
-    def close(self) -> None:
-        """Write no more."""
+    def _close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -63,7 +78,8 @@ class SpansFile:
     def _append(self, data: bytes) -> None:
         self._make_room(len(data))
         assert self._file is not None  # noqa: S101 - just opened
-        os.write(self._file, data)
+        if os.write(self._file, data) < len(data):
+            raise OSError("the disk took a part only")
 
     def _make_room(self, more: int) -> None:
         file = self._file if self._file is not None else self._open()
@@ -73,10 +89,10 @@ class SpansFile:
         except FileNotFoundError:
             named = None
         if named is None or (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino):
-            self.close()  # another process has begun it anew, or somebody has taken it away
+            self._close()  # another process has begun it anew, or somebody has taken it away
             mine = os.fstat(self._open())
         if mine.st_size and mine.st_size + more > self._most:
-            self.close()
+            self._close()
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             self._open()
 

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 from outbox.errors import SettingsError
 from outbox.settings.telemetry import TelemetrySettings
-from outbox.telemetry import otel
+from outbox.telemetry import otel, spans_file
 from outbox.telemetry.metrics_push import MetricsPush
 from outbox.telemetry.otel import OpenTelemetry, open_telemetry
 from outbox.telemetry.otel_environment import Asked, asked
@@ -162,6 +162,35 @@ def test_a_file_of_spans_is_bounded_and_shared(tmp_path: Path) -> None:
     assert max(file.stat().st_size for file in tmp_path.iterdir()) <= 2000
     one.close()
     other.close()
+
+
+def test_a_file_is_not_closed_under_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is written last might get into whatever has its number by then; and what a disk takes a part of is told
+    as not exported.
+    """
+    file, begun, goes_on, some = SpansFile(tmp_path / "spans.jsonl", 2000), threading.Event(), threading.Event(), []
+
+    def slow(number: int, data: bytes) -> int:
+        begun.set()
+        goes_on.wait(10)
+        some.append(os.fstat(number).st_ino)
+        return len(data) - 1
+
+    def write() -> None:
+        with pytest.raises(OSError, match="a part only"):
+            file.write(spans(1))
+        some.append("told")
+
+    monkeypatch.setattr(spans_file.os, "write", slow)
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert begun.wait(10)
+    file.close()
+    goes_on.set()
+    writer.join(10)
+    assert some == [(tmp_path / "spans.jsonl").stat().st_ino, "told"]
+    file.close()
+    assert file._file is None
 
 
 class Exporter:
