@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outbox.schedules.planning import Missed, Terms, delay_s, next_after, plan
@@ -55,6 +55,7 @@ def test_with_all_nothing_is_lost_or_doubled(looks: list[float], rule: str, most
     assert [int(one.timestamp()) for one in made] == expected
 
 
+@example(late_s=150, missed=Missed.SKIP, limit=1)  # late by the whole grace, and in time
 @given(late_s=st.integers(0, 5000), missed=st.sampled_from(Missed), limit=st.integers(1, 30))
 def test_each_policy_makes_its_part_and_counts_the_rest(late_s: int, missed: Missed, limit: int) -> None:
     """What is in time is always made; of what is late the policy's part; made and passed over are all there were."""
