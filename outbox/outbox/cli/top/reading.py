@@ -96,22 +96,26 @@ def read_picture(link: Link) -> Picture:
 
 def _figures(link: Link, now: datetime) -> tuple[list[QueueLine], float | None]:
     known = [one for one in list_figures(link) if one.tenant is None]
-    if known and min(one.age_s for one in known) <= FRESH_S:
-        found = [
-            QueueLine(
-                one.queue,
-                one.backlog,
-                one.capped,
-                one.scheduled,
-                one.running,
-                one.oldest_due_s,
-                one.in_per_s,
-                one.out_per_s,
-                one.drain_s,
-            )
-            for one in known
-        ]
-        return found, max(one.age_s for one in known)
+    if not known or min(one.age_s for one in known) > FRESH_S:
+        return _own_figures(link, now), None
+    found = [
+        QueueLine(
+            one.queue,
+            one.backlog,
+            one.capped,
+            one.scheduled,
+            one.running,
+            one.oldest_due_s,
+            one.in_per_s,
+            one.out_per_s,
+            one.drain_s,
+        )
+        for one in known
+    ]
+    return found, max(one.age_s for one in known)
+
+
+def _own_figures(link: Link, now: datetime) -> list[QueueLine]:
     since = now - timedelta(seconds=_WINDOW_S)
     rows = link.run(
         "count_queues",
@@ -137,7 +141,7 @@ def _figures(link: Link, now: datetime) -> tuple[list[QueueLine], float | None]:
         )
         for row in rows
         if not row.tenant
-    ], None
+    ]
 
 
 def _lines(figures: Sequence[QueueLine], pauses: Sequence[Pause], letters: Mapping[str, int]) -> list[QueueLine]:
