@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -88,7 +89,7 @@ class SpanQueue(SpanProcessor):
             self._thread.join(max(timeout_s * 0.8, 0))
             if self._thread.is_alive():
                 # What it waits for, a retry for example, ends by this.
-                self._shut()
+                self._shut_down()
                 self._thread.join(max(until - time.monotonic(), 0))
         left = len(self._waiting)
         if left:
@@ -120,7 +121,11 @@ class SpanQueue(SpanProcessor):
                 break
             if some:
                 self._hand_over(some)
-        self._shut()
+        self._shut_down()
+
+    def _shut_down(self) -> None:
+        with suppress(Exception):  # an exporter may raise anything, and must not keep the process from its end
+            self._shut()
 
     def _hand_over(self, some: list[ReadableSpan]) -> None:
         reason: Any = "the exporter says no more"

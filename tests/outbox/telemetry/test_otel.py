@@ -257,6 +257,25 @@ def test_an_exporter_that_hangs_costs_spans_and_nothing_else(exporter: Exporter)
     assert queue.dropped + queue.exported == 1001
 
 
+def test_an_exporter_that_fails_to_end_is_no_matter(exporter: Exporter) -> None:
+    """Neither where its own thread ends it, nor where it hangs and the process does."""
+
+    def shut() -> None:
+        exporter.shut.set()
+        raise RuntimeError("canary-shut")
+
+    for hangs in (False, True):
+        exporter.shut.clear()
+        exporter.act = lambda hangs=hangs: exporter.shut.wait(60) if hangs else True
+        queue = SpanQueue("test", exporter.export, shut, queued=10, batch=1, delay_s=0.01)
+        queue.start()
+        queue.on_end(spans(1)[0])
+        until(lambda queue=queue: not queue._waiting)
+        queue.close(0.5)
+        assert exporter.shut.is_set()
+        assert not queue._thread.is_alive()
+
+
 def test_an_exporter_that_fails_is_told_once_a_while(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever it raises; the next batch is tried all the same."""
 
