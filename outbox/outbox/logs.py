@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from outbox.processes.output import BoundedOutput
 from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable, traceback_text
 from outbox.tracing.context import current_ids
@@ -29,6 +30,9 @@ __all__ = ["JsonFormatter", "RateLimited", "TextFormatter", "bound_ids", "config
 MESSAGE_LIMIT = 2_000
 FACT_LIMIT = 500
 MAX_KEYS = 256
+
+LEFT_OUT = "nobody read the log for a while; lines were left out"
+"""Told by the handler itself, of lines that had no room."""
 
 bound_ids: ContextVar[Callable[[], Mapping[str, object]] | None] = ContextVar("outbox_bound_ids", default=None)
 """Asked for the ids of what this thread or task is at work on, when a line of its own is written: our formatters give
@@ -71,13 +75,41 @@ class JsonFormatter(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """A stream handler that never shows a record's raw arguments, which logging's own complaint would."""
+    """A stream handler that waits for its reader no longer than a second: work must not stand still because a log does.
+    What it leaves out meanwhile is counted. It never shows a record's raw arguments, as logging's own complaint would.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        try:
+            self._output: BoundedOutput | None = BoundedOutput(stream.fileno())
+        except (OSError, ValueError):  # no file stands behind it
+            self._output = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._output is None:
+            super().emit(record)
+            return
+        try:
+            line = self.format(record)
+            if self._output.left_out and self._output.has_room():
+                line = f"{self.format(_left_out(self._output.left_out))}\n{line}"
+            self._output.write(f"{line}\n".encode(errors="backslashreplace"))
+        except Exception:  # noqa: BLE001 - as logging has it: a line that can't be written costs no work
+            self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         error = sys.exc_info()[1]
         # A reader that went away (EPIPE) can't be told; anything else is said without the record's contents.
         if not isinstance(error, OSError) and sys.stderr is not None:
             sys.stderr.write(f"a log record of {printable(record.name)} was dropped: {type(error).__name__}\n")
+
+
+def _left_out(lines: int) -> logging.LogRecord:
+    record = logging.makeLogRecord({"name": "outbox.logs", "levelno": logging.WARNING, "levelname": "WARNING"})
+    record.msg = LEFT_OUT
+    record.count = lines
+    return record
 
 
 class RateLimited:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import sys
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
-from outbox.logs import MAX_KEYS, JsonFormatter, RateLimited, TextFormatter, bound_ids, configure
+from outbox.logs import LEFT_OUT, MAX_KEYS, JsonFormatter, RateLimited, TextFormatter, bound_ids, configure
 from outbox.settings import load
 from outbox.texts import masking
 
@@ -236,3 +238,26 @@ def test_ids_that_cant_be_told_cost_nothing_but_themselves() -> None:
     log.info("hello")
     bound_ids.reset(token)
     assert "hello" in stream.getvalue()
+
+
+def test_a_log_that_nobody_reads_holds_up_no_work() -> None:
+    """A full pipe costs a second once and lines from then on; whoever reads again is told how many, on whole lines."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        configure(load(env={"OUTBOX_LOG_FORMAT": "json"}), stream)
+        log = logging.getLogger("outbox.test")
+        began = time.monotonic()
+        for number in range(300):
+            log.warning("%d %s", number, "x" * 1_000)
+        assert time.monotonic() - began < 3
+        kept = os.read(reading, 1 << 20)
+        log.warning("and on it goes")
+        kept += os.read(reading, 1 << 20)
+        logging.getLogger().handlers.clear()
+    os.close(reading)
+    *lines, told, last = [line for line in kept.decode().splitlines() if line]
+    whole = sum(line.endswith("}") for line in lines)
+    assert len(lines) - whole <= 1
+    assert json.loads(told)["event"] == LEFT_OUT
+    assert json.loads(told)["count"] == 300 - whole
+    assert json.loads(last)["event"] == "and on it goes"

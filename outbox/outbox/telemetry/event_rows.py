@@ -52,6 +52,13 @@ ROWS: tuple[tuple[str, str, str, str, str], ...] = (
         "remedy",
         "once an hour at most",
     ),
+    (
+        "nobody read the log for a while; lines were left out",
+        "warning",
+        _BOTH,
+        "count",
+        "whoever collects the log stood still: work does not wait for it longer than a second",
+    ),
     # The port.
     ("health and metrics are shown", "info", _TELEMETRY, "address", "the port listens"),
     ("the port failed and goes on", "error", _TELEMETRY, "", "a defect"),
