@@ -24,10 +24,10 @@ def check_inbox_keys(handlers: Iterable[AnyHandler], keep_s: float | None) -> No
     """
     if keep_s is None:
         return
-    longest = {handler: handler.retry.longest_course(handler.max_runtime) for handler in handlers}
-    late = max(longest, key=lambda handler: longest[handler])
-    if longest[late] > timedelta(seconds=keep_s):
+    courses = [(handler.retry.longest_course(handler.max_runtime), handler) for handler in handlers]
+    longest, late = max(courses, key=lambda course: course[0])
+    if longest > timedelta(seconds=keep_s):
         raise SettingsError(
             f"inbox_keep_s ({keep_s:g} s) is shorter than the retries of {type(late).__qualname__} can take "
-            f"({longest[late].total_seconds():g} s); raise it, or lower that handler's max_age or max_runtime"
+            f"({longest.total_seconds():g} s); raise it, or lower that handler's max_age or max_runtime"
         )

@@ -61,7 +61,8 @@ class Registry:
 
     def handlers(self) -> list[AnyHandler]:
         """Return each handler once."""
-        return list(dict.fromkeys(self._handlers.values()))
+        # By identity: a handler may be a dataclass, whose objects compare by their fields and have no hash.
+        return list({id(handler): handler for handler in self._handlers.values()}.values())
 
     def queues(self) -> list[str]:
         """Return the queues of the handlers' payload types."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from outbox_consumer.contract.handler import AnyHandler
 from outbox_consumer.contract.isolation_terms import Terms
@@ -23,12 +23,13 @@ class Children:
 
     Args:
         size: how many may exist at once.
-        handlers: for each handler what its children are told, and their terms.
+        handlers: each with what its children are told, and their terms.
     """
 
-    def __init__(self, size: int, handlers: Mapping[AnyHandler, tuple[bytes, Terms]]) -> None:
+    def __init__(self, size: int, handlers: Iterable[tuple[AnyHandler, bytes, Terms]]) -> None:
         self._size = size
-        self._handlers = handlers
+        # By identity, as `Registry.handlers` has them.
+        self._told = {id(handler): (hello, terms) for handler, hello, terms in handlers}
         self._lock = threading.Lock()
         self._idle: list[tuple[AnyHandler, Child]] = []
         self._lent: set[Child] = set()
@@ -88,7 +89,7 @@ class Children:
         return (None if mine is None else mine[1]), old
 
     def _start(self, handler: AnyHandler) -> Child:
-        hello, terms = self._handlers[handler]
+        hello, terms = self._told[id(handler)]
         try:
             child = Child(terms)
         except OSError as error:

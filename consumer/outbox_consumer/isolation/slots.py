@@ -8,7 +8,7 @@ from typing import Any
 
 from outbox.settings import Settings
 from outbox_consumer.contract.handler import AnyHandler
-from outbox_consumer.contract.isolation_terms import Terms, terms_of
+from outbox_consumer.contract.isolation_terms import terms_of
 from outbox_consumer.holding.book import Entry
 from outbox_consumer.isolation.course import Course
 from outbox_consumer.isolation.hello import hello_for
@@ -48,14 +48,9 @@ class ProcessSlots(ThreadSlots):
             raise HandlerError(
                 'isolation = "process" needs sys.executable, the path of a Python interpreter; it is empty'
             )
-        terms: dict[AnyHandler, Terms | None] = {handler: terms_of(type(handler)) for handler in handlers}
+        known = [(handler, terms_of(type(handler))) for handler in handlers]
         self._children = Children(
-            size,
-            {
-                handler: (hello_for(handler, settings, found), found)
-                for handler, found in terms.items()
-                if found is not None
-            },
+            size, [(one, hello_for(one, settings, terms), terms) for one, terms in known if terms is not None]
         )
 
     def cancel(self, entry: Entry) -> None:

@@ -6,14 +6,18 @@ import functools
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from outbox_consumer import AsyncHandler, Handler, HandlerError, RetryPolicy
+from outbox.settings import Settings
+from outbox_consumer import AsyncHandler, Handler, HandlerError, Job, RetryPolicy
+from outbox_consumer.contract.horizons import check_inbox_keys
 from outbox_consumer.contract.registry import Lane, Registry, load_handlers
+from outbox_consumer.isolation.slots import ProcessSlots
 from support.consuming import AsyncTask, NewTask, OtherTask, Task, async_handler, handler
 
 HEAD = """
@@ -413,3 +417,29 @@ def test_a_class_is_held_to_its_rules_at_the_start_too(monkeypatch: pytest.Monke
     monkeypatch.setattr(SetByObject, "retry", RetryPolicy(max_age=timedelta(days=9)))
     with pytest.raises(HandlerError, match="effect_key_lifetime"):
         Registry([SetByObject()])
+
+
+def test_a_handler_may_be_a_dataclass() -> None:
+    """Its objects compare by their fields and have no hash; nothing asks for either."""
+
+    @dataclass
+    class Configured(Handler[Task]):
+        url: str
+
+        def handle(self, job: Job, payload: Task) -> None:
+            """Do nothing."""
+
+    @dataclass
+    class Other(Handler[OtherTask]):
+        isolation = "process"
+        url: str
+
+        def handle(self, job: Job, payload: OtherTask) -> None:
+            """Do nothing."""
+
+    one, other = Configured("http://a"), Other("http://a")
+    registry = Registry([one, other])
+    assert [*map(id, registry.handlers())] == [id(one), id(other)]
+    check_inbox_keys(registry.handlers(), 1e9)
+    with pytest.raises(HandlerError, match="must be a class at the top of a module"):
+        ProcessSlots(1, None, lambda: None, handlers=[other], settings=Settings())

@@ -197,7 +197,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any, list[float
         pool, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda s: clock.__setitem__(0, clock[0] + s))
     )
     one, two = ScriptHandler(), StrictHandler()
-    return pool.Children(2, {one: (b"1", TERMS), two: (b"2", TERMS)}), one, two, clock
+    return pool.Children(2, [(one, b"1", TERMS), (two, b"2", TERMS)]), one, two, clock
 
 
 def test_idle_child_is_lent_again_until_it_is_used_up(children: Any) -> None:
