@@ -14,6 +14,7 @@ __all__ = ["BoundedOutput"]
 
 # What POSIX lets a pipe that is ready take without waiting: PIPE_BUF is 512 at least, and 4,096 on Linux.
 _AT_ONCE = min(select.PIPE_BUF, 4096)
+_AGAIN_S = 0.01
 
 
 class BoundedOutput:
@@ -43,18 +44,23 @@ class BoundedOutput:
         rest = b"\n" + line if self._is_cut else line
         whole = len(rest)
         while rest:
-            if not self._ready(until - time.monotonic()):
-                self.left_out += 1
-                self._is_cut = self._is_cut or len(rest) < whole
-                return False
-            try:
-                rest = rest[os.write(self._file, rest[:_AT_ONCE]) :]
-            except BlockingIOError:
-                # The file is not blocking, and it has less room than a whole piece needs.
-                time.sleep(0.01)
+            written = self._put(rest[:_AT_ONCE]) if self._ready(until - time.monotonic()) else 0
+            rest = rest[written:]
+            if not written:
+                if time.monotonic() >= until:
+                    self.left_out += 1
+                    self._is_cut = self._is_cut or len(rest) < whole
+                    return False
+                time.sleep(_AGAIN_S)
         self._is_cut = False
         self.left_out = 0
         return True
+
+    def _put(self, piece: bytes) -> int:
+        try:
+            return os.write(self._file, piece)
+        except BlockingIOError:  # the file is not blocking, and has less room than a whole piece needs
+            return 0
 
     def _ready(self, seconds: float) -> bool:
         waiting = select.poll()
