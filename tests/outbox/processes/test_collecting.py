@@ -45,19 +45,19 @@ def test_what_a_handlers_module_has_chosen_stays(chosen: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "command", "work", "arguments"),
-    [(outbox_relay.cli, "relay", "run", []), (outbox_consumer.cli, "consume", "serve", ["any"])],
+    ("module", "command", "make", "arguments"),
+    [(outbox_relay.cli, "relay", "make_relay", []), (outbox_consumer.cli, "consume", "make_consumer", ["any"])],
 )
 def test_both_commands_set_their_start_aside_before_they_work(
-    monkeypatch: pytest.MonkeyPatch, module: Any, command: str, work: str, arguments: list[str]
+    monkeypatch: pytest.MonkeyPatch, module: Any, command: str, make: str, arguments: list[str]
 ) -> None:
     """A relay and a consumer that were started as commands do it, once all is loaded."""
     done: list[str] = []
     monkeypatch.setenv("OUTBOX_DATABASE_URL", "postgresql://nowhere.invalid/x")
     monkeypatch.setattr(module, "configure", lambda _settings: None)
-    monkeypatch.setattr(module, "make_consumer", lambda *_: done.append("loaded"), raising=False)
+    monkeypatch.setattr(module, make, lambda *_: done.append("loaded"))
     monkeypatch.setattr(module, "set_start_aside", lambda: done.append("aside"))
-    monkeypatch.setattr(module, work, lambda *_: done.append(work) or 0)
+    monkeypatch.setattr(module, "serve", lambda *_: done.append("serves") or 0)
     found = CliRunner().invoke(getattr(module, command), arguments, standalone_mode=False, catch_exceptions=False)
     assert found.return_value == 0
-    assert done[-2:] == ["aside", work]
+    assert done == ["loaded", "aside", "serves"]
