@@ -30,11 +30,13 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from outbox.logs import RateLimited
 from outbox.telemetry.contract import Kind
+from outbox.telemetry.otel_words import cause_of, words
 from outbox.telemetry.series import Family, Labels
 
 __all__ = ["MetricsPush", "metrics_data"]
 
-_limited = RateLimited(logging.getLogger("outbox.telemetry"), every_s=300)
+log = logging.getLogger("outbox.telemetry")
+
 _WITHIN_MS = 10_000
 
 
@@ -54,6 +56,7 @@ class MetricsPush:
         self._resource = resource
         self._every_s = every_s
         self._began_ns = time.time_ns()
+        self._limited = RateLimited(log, every_s=300)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outbox-metrics", daemon=True)
 
@@ -79,20 +82,20 @@ class MetricsPush:
         try:
             data = metrics_data(self._collect(), self._resource, self._began_ns, time.time_ns())
         except Exception as error:  # noqa: BLE001 - a slip of ours costs a push, not all that are to come
-            _tell(type(error).__name__)
+            self._tell(type(error).__name__)
             return
         for exporter in self._exporters:
-            reason = "the exporter says no more"
+            raised: Exception | None = None
+            words.cause()  # what is left of the last push
             try:
                 done = exporter.export(data, timeout_millis=_WITHIN_MS) is MetricExportResult.SUCCESS
             except Exception as error:  # noqa: BLE001 - an exporter may raise anything; the next push comes anyway
-                done, reason = False, type(error).__name__
+                done, raised = False, error
             if not done:
-                _tell(reason)
+                self._tell(words.cause() if raised is None else cause_of(raised))
 
-
-def _tell(reason: str) -> None:
-    _limited.log(logging.WARNING, "figures could not be pushed", reason=reason)
+    def _tell(self, reason: str) -> None:
+        self._limited.log(logging.WARNING, "figures could not be pushed", reason=reason)
 
 
 def metrics_data(families: Sequence[Family], resource: Any, began_ns: int, now_ns: int) -> MetricsData:

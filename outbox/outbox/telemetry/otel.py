@@ -125,9 +125,13 @@ def open_telemetry(
             raise SettingsError(f"telemetry.spans_file needs OpenTelemetry's SDK; {_REMEDY}")
         log.warning("nothing is exported: OpenTelemetry's SDK is not installed", extra={"remedy": _REMEDY})
         return None
-    # It logs each failed attempt by itself, without limit; our own events tell it once.
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    return OpenTelemetry(role, wanted, settings, env)
+    from outbox.telemetry.otel_words import listen, words  # noqa: PLC0415 - only where something is exported
+
+    listen()
+    found = OpenTelemetry(role, wanted, settings, env)
+    for problem in dict.fromkeys(words.texts()):
+        log.warning("a variable of OpenTelemetry is refused", extra={"reason": problem})
+    return found
 
 
 def _is_installed() -> bool:

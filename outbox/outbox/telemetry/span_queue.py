@@ -11,12 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from outbox.logs import RateLimited
+from outbox.telemetry.otel_words import cause_of, words
 
 __all__ = ["SpanQueue"]
 
@@ -128,11 +128,12 @@ class SpanQueue(SpanProcessor):
             self._shut()
 
     def _hand_over(self, some: list[ReadableSpan]) -> None:
-        reason: Any = "the exporter says no more"
+        raised: Exception | None = None
+        words.cause()  # what is left of the last export
         try:
             done = self._export(some)
         except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and must not end this thread
-            done, reason = False, type(error).__name__
+            done, raised = False, error
         if done:
             self.exported += len(some)
             return
@@ -143,5 +144,5 @@ class SpanQueue(SpanProcessor):
             exporter=self._name,
             spans=len(some),
             dropped=self.dropped,
-            reason=reason,
+            reason=words.cause() if raised is None else cause_of(raised),
         )

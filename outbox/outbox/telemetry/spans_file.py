@@ -72,7 +72,9 @@ class SpansFile:
             self._file = None
 
     def _open(self) -> int:
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Not blocking: a pipe that nobody reads is an error, at the start and later, and not a wait without end.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        self._file = os.open(self._path, flags, 0o600)
         return self._file
 
     def _append(self, data: bytes) -> None:

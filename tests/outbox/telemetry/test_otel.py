@@ -96,6 +96,19 @@ def test_what_is_not_installed_is_told_with_the_remedy(
         opened({}, spans_file=str(tmp_path / "spans"))
 
 
+def test_a_variable_that_the_sdk_refuses_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK goes on with another value; what it says of that is handed on, without the value."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "canary-sampler")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "canary-header")
+    assert opened({"OTEL_TRACES_EXPORTER": "otlp"}) is not None
+    refused = [vars(one)["reason"] for one in caplog.records if "is refused" in one.getMessage()]
+    assert any("sampler" in reason for reason in refused)
+    assert any("Header" in reason for reason in refused)
+    assert "canary" not in str(refused)
+
+
 def test_an_exporter_with_wrong_settings_costs_the_process_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +133,20 @@ def test_a_file_that_cannot_be_written_is_an_error() -> None:
     """Its setting is named."""
     with pytest.raises(SettingsError, match=r"telemetry.spans_file /nonexistent/spans can't be written: No such file"):
         opened({}, spans_file="/nonexistent/spans")
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+    """Without a reader it is an error at the start; one that its reader leaves full costs spans, not the thread."""
+    pipe = tmp_path / "spans"
+    os.mkfifo(pipe)
+    with pytest.raises(SettingsError, match=r"can't be written: No such device or address"):
+        opened({}, spans_file=str(pipe))
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    file = SpansFile(pipe, 1 << 20)
+    with pytest.raises(OSError):  # noqa: PT011 - cut short or not begun, as the pipe's room has it
+        file.write(spans(2_000))
+    file.close()
+    os.close(reading)
 
 
 def spans(count: int, provider: TracerProvider | None = None) -> list[ReadableSpan]:
@@ -318,12 +345,13 @@ class Collector(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         self.got: list[tuple[str, str | None, bytes]] = []
         got = self.got
+        self.answer = answer = [200]
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 got.append((self.path, self.headers["x-key"], body))
-                self.send_response(200)
+                self.send_response(answer[0])
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -377,6 +405,36 @@ def test_spans_and_figures_reach_a_collector_by_otlp(collector: Collector, monke
     assert (buckets.count, buckets.sum) == (1, 0.003)
     assert sum(buckets.bucket_counts) == 1
     assert len(buckets.bucket_counts) == len(buckets.explicit_bounds) + 1
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_why_nothing_can_be_exported_is_told(
+    is_there: bool, collector: Collector, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector's answer, or what the system says of the connection: and nothing of the address or the headers."""
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "otlp")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=canary-key")
+    collector.answer[0] = 401
+    if not is_there:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:canary-word@127.0.0.1:1/canary-path?k=canary-query")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2")
+    found = open_telemetry("consumer", TelemetrySettings())
+    assert found is not None
+    assert found.tracing is not None
+    found.start()
+    span = found.tracing.open(CLAIM, "q", {Attr.QUEUE: "q", Attr.HINTS: 1, Attr.CLAIMED: 1})
+    assert span is not None
+    span.end()
+    push = MetricsPush(lambda: (), found.metric_exporters, found.resource, 3600)
+    push.start()
+    found.close(5)
+    push.close(5)
+    ours = [one for one in caplog.records if one.name.startswith("outbox")]
+    reasons = {one.getMessage(): vars(one)["reason"] for one in ours if hasattr(one, "reason")}
+    wanted = "it answers 401 Unauthorized" if is_there else "ConnectionError: Connection refused"
+    assert reasons["spans could not be exported and are dropped"] == wanted
+    assert reasons["figures could not be pushed"] == wanted
+    assert "canary" not in str([vars(one) for one in ours])
 
 
 def test_a_push_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
