@@ -40,7 +40,8 @@ WITH bounds AS MATERIALIZED (
     CROSS JOIN LATERAL (
       SELECT string_agg(i.operation_id::text, ',' ORDER BY i.operation_id) AS operations
       FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
-      WHERE i.job_id = j.id AND i.state = 'waiting' AND r.ended_at IS NULL) AS w
+        CROSS JOIN LATERAL (SELECT j.id, j.attempt_count, j.finished_at) AS s
+      WHERE i.job_id = j.id AND {waits_for_redrive}) AS w
     CROSS JOIN LATERAL (SELECT coalesce(a.uncertain, 0) + coalesce(a.pending, 0) > 0 AS has_open_effects, w.operations IS NOT NULL AS waits_elsewhere) AS s
     -- Of a job that is named and has never run: those of its set that have not ended as asked. What a look has counted counts on; once nobody
     -- waited any more it only let them go ('moot'). NULL where it waits for no set, or for none that is open.

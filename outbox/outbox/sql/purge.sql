@@ -7,7 +7,7 @@
 WITH rules AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:states AS text[]), CAST(:keeps_s AS float8[])) AS r(kind, state, keep_s)
 ), stretch AS MATERIALIZED (
-  SELECT j.id, j.kind, j.state, j.finished_at FROM {schema}.jobs AS j
+  SELECT j.id, j.kind, j.state, j.attempt_count, j.finished_at FROM {schema}.jobs AS j
   WHERE j.id > CAST(:place AS uuid) AND j.id < (
     -- The least id of that moment: its milliseconds are the upper 48 bits.
     SELECT CAST(lpad(to_hex(floor(extract(epoch FROM {schema}.clock() - make_interval(secs => CAST(:newest_s AS float8))) * 1000)::bigint), 12, '0')

@@ -26,7 +26,8 @@ WITH named AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT
       EXISTS (SELECT 1 FROM {schema}.effects AS e WHERE e.job_id = j.id AND e.state IN ('uncertain', 'pending')) AS has_open_effects,
       EXISTS (SELECT 1 FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
-        WHERE i.job_id = j.id AND i.state = 'waiting' AND i.operation_id < q.operation_id AND r.ended_at IS NULL) AS waits_elsewhere) AS s
+          CROSS JOIN LATERAL (SELECT j.id, j.attempt_count, j.finished_at) AS s
+        WHERE i.job_id = j.id AND i.operation_id < q.operation_id AND {waits_for_redrive}) AS waits_elsewhere) AS s
   WHERE j.id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM {schema}.jobs AS k WHERE k.id = q.job_id)
 ), letters AS (
   -- Its condition is asked again of a letter that was waited for: one that a person has closed by then stays.

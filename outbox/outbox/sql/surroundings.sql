@@ -39,7 +39,8 @@ SELECT n.now, p.relays, p.consumers, p.able, p.keyed, p.relay_seen_at, p.able_se
     ) AS c
     WHERE s.job_id = CAST(:job_id AS uuid) AND s.closed_at IS NULL) AS awaited,
   (SELECT jsonb_build_array(r.id, r.state, r.created_at)::text FROM {schema}.redrive_items AS i JOIN {schema}.redrive_operations AS r ON r.id = i.operation_id
-    WHERE i.job_id = CAST(:job_id AS uuid) AND i.state = 'waiting' AND r.state IN ('running', 'paused') ORDER BY r.id DESC LIMIT 1) AS redrive,
+      JOIN {schema}.jobs AS s ON s.id = i.job_id
+    WHERE i.job_id = CAST(:job_id AS uuid) AND {waits_for_redrive} ORDER BY r.id DESC LIMIT 1) AS redrive,
   (SELECT jsonb_build_array(d.discarded_by, d.discard_reason, d.discarded_at)::text FROM {schema}.dead_letters AS d WHERE d.job_id = CAST(:job_id AS uuid) AND d.discarded_at IS NOT NULL)
     AS discarded,
   (SELECT coalesce(jsonb_agg(jsonb_build_object('scope', s.scope, 'name', s.name, 'by', s.actor, 'reason', s.reason, 'since', s.at)

@@ -9,12 +9,16 @@ import sqlalchemy as sa
 
 from outbox import DeadFilter, JobState, cancel, preview_redrive, redrive
 from outbox.database.link import Link
+from outbox.explaining.explaining import explain_job
 from outbox.operating.dead_letters import discard
-from outbox.redrives.operations import list_items, read_redrive
+from outbox.redrives.operations import list_items, read_redrive, steer_redrive
 from outbox.redrives.turns import advance_redrive
+from outbox.retention.erasing import preview, purge
+from outbox_schemas import Reason
 from support.database import Database
 from support.jobs import look
 from support.redrives import begin, dead, redriven_slowly, run_ready, turn
+from support.retained import rules
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound", "stopped")
@@ -61,6 +65,31 @@ def test_a_discard_that_is_waited_for_has_come_first(database: Database, link: L
     database.rows("UPDATE {s}.redrive_operations SET next_at = {s}.clock() WHERE id = %s", named)
     assert turn(link).redriven == 1  # type: ignore[union-attr]
     assert look(database, ids[2]).state is JobState.READY
+
+
+def test_nothing_waits_for_a_turn_that_will_only_refuse_it(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A job that has failed anew since a paused redrive chose it, or whose letter was closed, is told, chosen and
+    purged as if that redrive were not there; what still waits in it is not.
+    """
+    again, closed, waits = dead(database, link, 3)
+    operation = begin(engine, rate=1)
+    with engine.begin() as connection:
+        steer_redrive(connection, operation, "pause", by="me", reason="first the others")
+        redrive(connection, again, by="you", reason="sooner")
+        discard(connection, [closed], by="you", reason="no use")
+    assert run_ready(database, link, "fail") == [again]
+    database.clock.advance(1)
+    found = [explain_job(link, look(database, job_id)).code for job_id in (again, closed, waits)]
+    assert found == [Reason.FAILED, Reason.DISCARDED, Reason.REDRIVE_WAITS]
+    with engine.begin() as connection:
+        seen = preview_redrive(connection, where=DeadFilter())
+        assert (seen.total, seen.refusals) == (2, {"in_redrive": 1})
+        done = redrive(connection, where=DeadFilter(), acknowledge=seen.token, by="me", reason="x")
+    assert (list(done.redriven), dict(done.refused)) == ([again], {waits: "in_redrive"})
+    assert run_ready(database, link, "fail") == [again]
+    database.clock.advance(31 * 86_400)
+    assert [look_at(link, rules(failed="30d"), batch=100).failed for look_at in (preview, purge)] == [2, 2]
+    assert database.rows("SELECT id FROM {s}.jobs") == [(waits,)]
 
 
 def test_of_two_redrives_that_chose_a_job_the_first_puts_it_back(
