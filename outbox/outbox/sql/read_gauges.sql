@@ -23,16 +23,26 @@ WITH now AS MATERIALIZED (
   ) AS o
   JOIN {schema}.jobs AS j ON j.id = o.job_id
   GROUP BY f.queue
+), put_off AS MATERIALIZED (
+  -- Due, and yet owed for later: who took the hint can't run the job. It went to the end of the line, so where more stand before it their age tells enough.
+  SELECT f.queue, count(*) AS jobs, CAST(extract(epoch FROM max(n.instant - j.run_at)) AS float8) AS due_s
+  FROM figures AS f CROSS JOIN now AS n CROSS JOIN LATERAL (
+    SELECT o.job_id, o.due_at FROM {schema}.outbox AS o
+    WHERE o.phase = 'owed' AND o.queue = f.queue AND o.order_key <= n.instant ORDER BY o.order_key, o.job_id LIMIT 20
+  ) AS o CROSS JOIN LATERAL (SELECT j.run_at FROM {schema}.jobs AS j WHERE j.id = o.job_id LIMIT 1) AS j
+  WHERE o.due_at > n.instant AND j.run_at <= n.instant
+  GROUP BY f.queue
 ), bounded AS MATERIALIZED (
   SELECT f.queue, max(greatest(CAST(f.backlog AS float8) / b.max_backlog, f.oldest_due_s / b.max_oldest_s)) AS part
   FROM {schema}.queue_bounds AS b JOIN {schema}.queue_figures AS f ON f.queue = b.queue AND f.tenant = b.tenant
   CROSS JOIN now AS n WHERE f.counted_at > n.instant - make_interval(secs => CAST(:fresh_s AS float8))
   GROUP BY f.queue
 ), large AS MATERIALIZED (
-  SELECT f.queue, f.backlog, f.scheduled, f.running, greatest(CAST(:sample AS integer) / count(*) OVER (), 20) AS looks
+  SELECT f.queue, f.backlog + coalesce(p.jobs, 0) AS backlog, f.scheduled, f.running, greatest(CAST(:sample AS integer) / count(*) OVER (), 20) AS looks
   FROM (SELECT f.* FROM figures AS f ORDER BY f.backlog + f.scheduled + f.running DESC, f.queue LIMIT CAST(:queues AS integer)) AS f
+  LEFT JOIN put_off AS p ON p.queue = f.queue
 ), stages AS MATERIALIZED (
-  SELECT q.queue, p.stage, j.kind, count(*) AS jobs, sum(count(*)) OVER (PARTITION BY q.queue, p.stage) AS of_all
+  SELECT q.queue, j.stage, j.kind, count(*) AS jobs, sum(count(*)) OVER (PARTITION BY q.queue, j.stage) AS of_all
   FROM large AS q CROSS JOIN now AS n CROSS JOIN LATERAL (
     (SELECT o.job_id, 'ready' AS stage FROM {schema}.outbox AS o
       WHERE o.phase = 'released' AND o.queue = q.queue ORDER BY o.released_at LIMIT q.looks)
@@ -51,8 +61,11 @@ WITH now AS MATERIALIZED (
     UNION ALL
     (SELECT o.job_id, 'running' FROM {schema}.outbox AS o
       WHERE o.phase = 'leased' AND o.queue = q.queue ORDER BY o.due_at LIMIT q.looks)
-  ) AS p CROSS JOIN LATERAL (SELECT j.kind FROM {schema}.jobs AS j WHERE j.id = p.job_id LIMIT 1) AS j
-  GROUP BY q.queue, p.stage, j.kind
+  ) AS p CROSS JOIN LATERAL (
+    SELECT j.kind, CASE WHEN p.stage = 'scheduled' AND j.run_at <= n.instant THEN 'ready' ELSE p.stage END AS stage
+    FROM {schema}.jobs AS j WHERE j.id = p.job_id LIMIT 1
+  ) AS j
+  GROUP BY q.queue, j.stage, j.kind
 ), letters AS MATERIALIZED (
   SELECT d.queue, d.kind, d.failed_at FROM {schema}.dead_letters AS d WHERE d.discarded_at IS NULL ORDER BY d.failed_at DESC, d.job_id DESC
   LIMIT CAST(:most AS integer)
@@ -66,11 +79,11 @@ WITH now AS MATERIALIZED (
   WHERE s.nspname = CAST(:schema AS text) AND c.relname IN ('jobs', 'outbox', 'attempts', 'effects')
 )
 SELECT m.metric, m.labels, CAST(m.value AS float8) AS value
-FROM figures AS f LEFT JOIN unclaimed AS u ON u.queue = f.queue CROSS JOIN LATERAL (VALUES
-  ('outbox.queue.ready', ARRAY[f.queue], CAST(f.backlog AS float8)),
+FROM figures AS f LEFT JOIN unclaimed AS u ON u.queue = f.queue LEFT JOIN put_off AS p ON p.queue = f.queue CROSS JOIN LATERAL (VALUES
+  ('outbox.queue.ready', ARRAY[f.queue], CAST(f.backlog + coalesce(p.jobs, 0) AS float8)),
   ('outbox.queue.scheduled', ARRAY[f.queue], f.scheduled),
   ('outbox.queue.running', ARRAY[f.queue], f.running),
-  ('outbox.queue.oldest.due', ARRAY[f.queue], CASE WHEN f.paused THEN 0 ELSE greatest(f.oldest_due_s, u.due_s, 0) END),
+  ('outbox.queue.oldest.due', ARRAY[f.queue], CASE WHEN f.paused THEN 0 ELSE greatest(f.oldest_due_s, u.due_s, p.due_s, 0) END),
   ('outbox.queue.submitted.rate', ARRAY[f.queue], f.in_per_s),
   ('outbox.queue.ended.rate', ARRAY[f.queue], coalesce(f.out_per_s, 0)),
   ('outbox.queue.lateness.mean', ARRAY[f.queue], f.late_mean_s),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from outbox import bound_queue, cancel, enqueue_many
+from outbox.explaining.reasons import NO_HANDLER
 from outbox.leases.leasing import Ability
 from outbox.reading.queue_figures import FigureKeeper
 from outbox.telemetry import gauges as gauges_module
@@ -93,6 +94,23 @@ def test_a_job_whose_hint_nobody_takes_grows_old(database, gauges) -> None:
     gauges[0].look(link)
     [age_s] = [value for key, value in _shown(gauges[1]).items() if key.startswith("outbox_queue_oldest_due_seconds")]
     assert 600 <= age_s < 660
+    link.close()
+
+
+def test_a_job_that_nobody_here_can_run_grows_old_and_is_counted(database, gauges) -> None:
+    """Consumers give its hint back for a while: it is due all the same, and a retry beside it, which is not, is not."""
+    link = database.link()
+    database.clock.stop()
+    first, _ = submit(database, 2)
+    database.clock.advance(600)
+    database.rows("UPDATE {s}.outbox SET due_at = {s}.clock() + interval '1 min', last_error = %s", NO_HANDLER)
+    database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() + interval '1 min' WHERE id <> %s", first)
+    FigureKeeper().keep(link)
+    gauges[0].look(link)
+    shown = _shown(gauges[1])
+    assert shown['outbox_queue_oldest_due_seconds{queue="notes"}'] == pytest.approx(600, abs=1)
+    assert shown['outbox_queue_ready{queue="notes"}'] == 1
+    assert shown['outbox_kind_ready{queue="notes",kind="test.note"}'] == 1
     link.close()
 
 
