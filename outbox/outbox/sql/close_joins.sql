@@ -10,10 +10,10 @@ WITH complete AS MATERIALIZED (
     -- A subquery, since no plan can turn it into a join. What was seen stays so: nothing has to be looked at again under the lock.
     AND (SELECT true FROM {schema}.join_members AS m WHERE m.join_id = s.job_id AND m.seen IS NULL LIMIT 1) IS NULL
 ), mine AS MATERIALIZED (
-  SELECT s.job_id, s.run_at,
-    EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = s.job_id AND o.due_at >= CAST(:held_at AS timestamptz)) AS waits
-  FROM {schema}.joins AS s
-  WHERE s.job_id = ANY (ARRAY(SELECT c.job_id FROM complete AS c)) AND s.closed_at IS NULL ORDER BY s.job_id FOR UPDATE SKIP LOCKED
+  SELECT i.job_id, i.run_at,
+    {set_is_awaited} AS waits
+  FROM {schema}.joins AS i
+  WHERE i.job_id = ANY (ARRAY(SELECT c.job_id FROM complete AS c)) AND i.closed_at IS NULL ORDER BY i.job_id FOR UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o
   WHERE o.job_id = ANY (ARRAY(SELECT i.job_id FROM mine AS i WHERE i.waits)) AND coalesce(o.phase = 'owed', false)

@@ -4,7 +4,9 @@
 -- Parameters: after (where the piece begins), window (sets looked at)
 -- Locks: none. Index: joins_open, join_members_awaited, and for each set one row each of jobs and outbox by primary key: however many members
 --   a set has, a look that finds nothing costs the same. There is a row for each set looked at.
-SELECT p.job_id, NOT EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = p.job_id) OR CASE
+SELECT p.job_id, coalesce((SELECT false FROM {schema}.outbox AS o WHERE o.job_id = p.job_id LIMIT 1),
+    -- A row that was lost: see set_is_awaited.sql.
+    (SELECT j.state <> 'ready' FROM {schema}.jobs AS j WHERE j.id = p.job_id LIMIT 1), true) OR CASE
     WHEN h.job_id IS NULL THEN true
     WHEN p.condition = 'succeeded' THEN coalesce((SELECT j.state = 'succeeded' FROM {schema}.jobs AS j WHERE j.id = h.job_id), false)
     ELSE coalesce((SELECT j.finished_at IS NOT NULL FROM {schema}.jobs AS j WHERE j.id = h.job_id), true)

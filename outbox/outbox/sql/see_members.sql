@@ -9,7 +9,7 @@ WITH looked AS MATERIALIZED (
   SELECT s.job_id AS join_id, s.condition, s.waits, m.job_id, m.place
   FROM (
     SELECT i.job_id, i.condition,
-      EXISTS (SELECT 1 FROM {schema}.outbox AS o WHERE o.job_id = i.job_id AND o.due_at >= CAST(:held_at AS timestamptz)) AS waits
+      {set_is_awaited} AS waits
     FROM {schema}.joins AS i
     WHERE i.job_id = ANY (CAST(:join_ids AS uuid[])) AND i.job_id >= CAST(:after_join AS uuid) AND i.closed_at IS NULL ORDER BY i.job_id
   ) AS s

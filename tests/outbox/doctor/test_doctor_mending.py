@@ -19,6 +19,7 @@ from support.database import Database
 from support.doctoring import Planter, codes
 from support.invariants import check_invariants
 from support.jobs import BROKEN, release_all, running, submit, take
+from support.sets import due, ids_of, wait_for
 from support.waiting import until
 
 _WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -50,6 +51,24 @@ def test_mending_leaves_what_only_a_person_can_mend(
     assert {ill.planted[code] for code in runnable} <= claimed
     taken = take(link, [UUID(ill.planted[code]) for code in runnable])
     assert len(complete(link, [item.lease for item in taken])) == len(runnable)
+
+
+@pytest.mark.parametrize("ended_first", [False, True])
+def test_who_waits_for_a_set_waits_on_while_its_row_is_lost(database: Database, link: Link, ended_first: bool) -> None:
+    """No look closes the set meanwhile, even a complete one, so that the job starts once the doctor has been here."""
+    claimed = running(database, link, 2)
+    job_id = wait_for(database, ids_of(claimed), on="ended")
+    database.rows("DELETE FROM {s}.outbox WHERE job_id = %s", job_id)
+    if ended_first:
+        complete(link, [item.lease for item in claimed])
+    assert due(link) == []
+    assert database.rows("SELECT closed_at FROM {s}.joins") == [(None,)]
+    _, done = mend(database.engine(pool_size=1), by="ops", reason="r", schema=database.schema)
+    assert [(item.code, item.job_ids) for item in done] == [("job_without_outbox", [job_id])]
+    if not ended_first:
+        assert due(link) == []
+        complete(link, [item.lease for item in claimed])
+    assert due(link) == [job_id]
 
 
 def test_a_mended_lease_is_its_workers_until_somebody_takes_it(database: Database, link: Link) -> None:
