@@ -131,6 +131,8 @@ def _preview_lines(found: CancelPreview) -> Iterator[str]:
 
 
 def _line(job: CancelResult) -> str:
+    if job.finished_at is None:
+        return f"{job.id} is {printable(job.state)} and can't be cancelled: see `outbox jobs explain {job.id}`"
     if job.state is not JobState.CANCELLED:
         return f"{job.id} had ended already: {job.state}, {instant(job.finished_at)}; nothing was changed"
     who = printable(job.cancel_requested_by or "-")

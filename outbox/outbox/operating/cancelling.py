@@ -20,6 +20,8 @@ from outbox_schemas.names import check_id
 __all__ = ["cancel", "cancel_async", "end_held"]
 
 _FRESH = "read committed"
+# Of a job that redrives keep putting back, the caller is told so in the end.
+_TRIES = 3
 
 
 def cancel(target: Target, job_id: UUID, *, by: str, reason: str, schema: str | None = None) -> CancelResult:
@@ -38,18 +40,27 @@ def cancel(target: Target, job_id: UUID, *, by: str, reason: str, schema: str | 
     check_id("job_id", job_id)
     check_actor(by, reason)
     statements, connection = statements_for(schema_of(target, schema)), writable(target)
-    held = statements.run_within(connection, "hold_job", {"job_id": job_id})
-    won = False
-    if held:
-        hit(Barrier.CANCEL_AFTER_HOLD)
-        # A snapshot that is older than the lock doesn't show what was waited for.
-        fresh = held[0].isolation == _FRESH
-        after = None if fresh else _traces_beside(connection, statements, job_id)
-        won = bool(end_held(connection, statements, {job_id: after}, by=by, reason=reason))
-    view = get_job(target, job_id, schema=schema)
-    if view is None:
-        raise JobNotFound(job_id)
+    for _ in range(_TRIES):
+        won = _end_one(connection, statements, job_id, by, reason)
+        view = get_job(target, job_id, schema=schema)
+        if view is None:
+            raise JobNotFound(job_id)
+        # One that had ended when it was to be held, and is at work again: a redrive came in between, and comes first.
+        if won or view.owed is None:
+            break
     return CancelResult(**{name: getattr(view, name) for name in JobView.model_fields}, won=won)
+
+
+def _end_one(connection: sa.Connection, statements: Statements, job_id: UUID, by: str, reason: str) -> bool:
+    """Cancel a job that has not ended, and tell whether this call has."""
+    held = statements.run_within(connection, "hold_job", {"job_id": job_id})
+    if not held:
+        return False
+    hit(Barrier.CANCEL_AFTER_HOLD)
+    # A snapshot that is older than the lock doesn't show what was waited for.
+    fresh = held[0].isolation == _FRESH
+    after = None if fresh else _traces_beside(connection, statements, job_id)
+    return bool(end_held(connection, statements, {job_id: after}, by=by, reason=reason))
 
 
 async def cancel_async(

@@ -197,6 +197,8 @@ def test_cancel_of_what_has_ended_otherwise(run: Any, engine: Engine, database: 
     job = str(submit(engine, "k"))
     with database.connect() as connection:
         connection.execute(f"DELETE FROM {database.schema}.outbox")
+        code, shown, _ = run("jobs", "cancel", job, "--by", "ops", "--reason", "a row is lost")
+        assert (code, shown.strip()) == (1, f"{job} is ready and can't be cancelled: see `outbox jobs explain {job}`")
         connection.execute("SET session_replication_role = replica")  # no such move is legal
         connection.execute(
             f"UPDATE {database.schema}.jobs SET state = 'succeeded', finished_at = now(), attempt_count = 1"

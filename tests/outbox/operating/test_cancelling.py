@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from outbox import JobNotFound, JobState, NameRefused, cancel, cancel_async
+from outbox import JobNotFound, JobState, NameRefused, cancel, cancel_async, redrive
 from outbox.database.link import Link
 from outbox.leases.ending import complete, complete_within, retry
 from outbox.leases.leasing import heartbeat, hold_fence
 from support.database import Database
-from support.jobs import BROKEN, history, look, release_all, running, submit, take
+from support.jobs import BROKEN, dead, history, look, release_all, running, submit, take
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -45,6 +45,23 @@ def test_a_waiting_job_never_runs(database: Database, link: Link, driver: str, *
     assert audit == [("ann@example", "job.cancel", str(job_id), "not needed")]
     assert view.cancelled_after is not None
     assert view.cancelled_after.sentence == "nothing had started"
+
+
+def test_a_redrive_in_between_comes_first(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A job that had failed when it was to be held, and is ready by the time of the answer, is cancelled yet."""
+    [job_id] = dead(database, link)
+    again: list[UUID] = []
+
+    @sa.event.listens_for(engine, "after_cursor_execute")
+    def put_back(*told: Any) -> None:
+        if "FOR UPDATE" in told[2] and not again:
+            again.append(job_id)
+            with database.engine(poolclass=sa.NullPool).begin() as other:
+                redrive(other, job_id, by="you", reason="mended")
+
+    with engine.begin() as connection:
+        view = cancel(connection, job_id, by="me", reason="wrong")
+    assert (view.won, view.state, again) == (True, JobState.CANCELLED, [job_id])
 
 
 def test_a_running_job_loses_its_lease(database: Database, link: Link, engine: sa.Engine) -> None:
