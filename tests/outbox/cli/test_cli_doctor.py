@@ -25,7 +25,7 @@ def test_preview_mending_and_a_clean_bill(run: Any, database: Database) -> None:
     assert database.count("audit") == 0
     code, shown, _ = run("doctor", "--fix", "--yes", "--by", "ops", "--reason", "bad night", "--json")
     answer = json.loads(shown)
-    assert answer["mended"] == [{"code": "job_without_outbox", "found": 1, "job_ids": [str(job_id)]}]
+    assert answer["mended"] == [{"code": "job_without_outbox", "found": 1, "job_ids": [str(job_id)], "names": []}]
     assert "job_without_outbox" in answer["clean"]
     assert database.count("outbox") == 1
     assert len(answer["clean"]) + len(answer["disorders"]) == len(CHECKS)

@@ -180,9 +180,12 @@ def test_what_another_pause_holds_stays_aside(
 
 
 def test_what_was_asked_to_run_in_that_year_is_not_put_back(database: Database, link: Link) -> None:
-    """A job whose own time is the place out of the line was set aside by nobody, and keeps what its row says."""
-    submit(database, run_at=ASIDE)
-    database.rows("UPDATE {s}.outbox SET last_error = 'hint lost'")
+    """A job whose own time is the place out of the line (older releases took such a `run_at`) was set aside by nobody,
+    and keeps what its row says.
+    """
+    submit(database)
+    database.rows("UPDATE {s}.jobs SET run_at = %s", ASIDE)
+    database.rows("UPDATE {s}.outbox SET due_at = %s, order_key = %s, last_error = 'hint lost'", ASIDE, ASIDE)
     before = database.rows("SELECT * FROM {s}.outbox")
     stop(database, "tenant", "default")
     go(database, "tenant", "default")

@@ -209,12 +209,12 @@ def test_a_sealed_payload_is_sealed_for_the_job_that_gets_it(database: Database,
     with using(keys):
         (job,) = write(database, SealedEdit(key="k", body="one"))
         database.rows("UPDATE {s}.outbox SET needs_key = 'lost'")
-        assert write(database, SealedEdit(key="k", body="two"), replace="latest", run_at=at(-1))[0].replaced
-        assert not write(database, SealedEdit(key="k", body="two"), replace="earliest", run_at=at(9))[0].replaced
+        assert write(database, SealedEdit(key="k", body="the second"), replace="latest", run_at=at(-1))[0].replaced
+        assert not write(database, SealedEdit(key="k", body="the second"), replace="earliest", run_at=at(9))[0].replaced
         with pytest.raises(LogicalKeyConflict):
             write(database, SealedEdit(key="k", body="one"))
     text = database.value("SELECT payload::text FROM {s}.jobs")
-    assert "two" not in text
-    assert '"body":"two"' in open_payload(keys, Identity(job.id, "default", "test.note", 1), text)[1]
+    assert "the second" not in text
+    assert '"body":"the second"' in open_payload(keys, Identity(job.id, "default", "test.note", 1), text)[1]
     release_all(link)
     assert len(take(link, [job.id])) == 1
