@@ -41,8 +41,8 @@ def test_a_consumer_shows_every_figure_of_its_own(desk) -> None:
     gate = desk.gate()
 
     def handle(job, payload) -> None:
-        if payload.name == "canary-payload":
-            raise TerminalError("canary-error-text", code="no_such_account")
+        if payload.name == "unwanted-payload":
+            raise TerminalError("unwanted-error-text", code="no_such_account")
         if payload.name == "cancelled":
             assert job.lost.wait(20)
             job.check()
@@ -59,7 +59,7 @@ def test_a_consumer_shows_every_figure_of_its_own(desk) -> None:
         handler(handle), handler(payload=OtherTask), listen="0", queues=("q=3", "other"), heartbeat_s=0.2
     )
     address = _address(running)
-    _, _, job_id, *_ = desk.submit("canary-payload", "held", "cancelled", "throttled", "follower")
+    _, _, job_id, *_ = desk.submit("unwanted-payload", "held", "cancelled", "throttled", "follower")
     desk.submit(*map(str, range(20)), payload=OtherTask)
     desk.done(22)
     desk.done(1, "failed")
@@ -90,7 +90,7 @@ def test_a_consumer_shows_every_figure_of_its_own(desk) -> None:
     failure = '{kind="test.task",code="no_such_account",outcome="failed"}'
     assert values[f"outbox_consumer_failures_total{failure}"] == 1
     assert values['outbox_consumer_connections{pool="handlers"}'] == 0
-    assert "canary" not in " ".join(values)
+    assert "unwanted" not in " ".join(values)
     assert until(lambda: health(address, "/ready")[0] == 200)
     assert health(address, "/live") == (200, {"status": "ok", "wrong": []})
 

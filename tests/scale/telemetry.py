@@ -30,8 +30,8 @@ _JOBS = r"""
 INSERT INTO {s}.jobs (id, tenant, kind, logical_key, version, queue, payload, payload_digest, state, run_at,
   max_attempts, created_at)
 SELECT CAST(lpad(to_hex(1700000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15) AS uuid),
-  'canary-tenant-' || n %% {tenants}, E'kind\n"' || n %% {names} || E'\\ {{x="y"}} 1\n', 'canary-key-' || n, 1,
-  E'queue"} 1\nevil ' || n %% {names}, jsonb_build_object('text', 'canary-payload-' || n), decode(md5(n::text), 'hex'),
+  'unwanted-tenant-' || n %% {tenants}, E'kind\n"' || n %% {names} || E'\\ {{x="y"}} 1\n', 'unwanted-key-' || n, 1,
+  E'queue"} 1\nevil ' || n %% {names}, jsonb_build_object('text', 'unwanted-payload-' || n), decode(md5(n::text), 'hex'),
   'ready', s.at, 5, s.at
 FROM generate_series(%s::bigint, %s::bigint) AS n,
   LATERAL (SELECT CASE WHEN n %% 10 = 0 THEN {s}.clock() + interval '1 day' ELSE {s}.clock() - interval '1 hour' END
@@ -81,7 +81,7 @@ def measure_telemetry(server: Postgres) -> bool:
             _, text = ask(str(port.address), "/metrics")
             took.append(time.perf_counter() - began)
         look_s, scrape_s, series = sorted(looks)[-2], sorted(took)[int(ROUNDS * 0.95)], len(values_of(text))
-        clean = "canary" not in text
+        clean = "unwanted" not in text
         held = look_s <= LOOK_S and scrape_s <= SCRAPE_S and series < SERIES and clean
         bounds = f"{LOOK_S * 1000:.0f} ms, {SCRAPE_S * 1000:.0f} ms, fewer than {SERIES} series, nothing of a job"
         print(

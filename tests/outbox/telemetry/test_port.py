@@ -28,7 +28,7 @@ HUGE = "x" * 20_000_000
 
 def _answer(path: str) -> Reply:
     if path == "/broken":
-        raise RuntimeError("canary-secret-in-an-error")
+        raise RuntimeError("unwanted-secret-in-an-error")
     return Reply(HTTPStatus.OK, {"/large": LARGE, "/huge": HUGE}.get(path, f"you asked for {path}\n"))
 
 
@@ -97,7 +97,7 @@ def test_an_answer_that_fails_says_so_without_its_reason(port) -> None:
     """The error's text stays in the log."""
     answer = _get(port, "/broken")
     assert answer.startswith(b"HTTP/1.1 500 ")
-    assert b"canary" not in answer
+    assert b"unwanted" not in answer
     assert b"200 OK" in _get(port)
 
 
