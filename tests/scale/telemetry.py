@@ -31,7 +31,7 @@ INSERT INTO {s}.jobs (id, tenant, kind, logical_key, version, queue, payload, pa
   max_attempts, created_at)
 SELECT CAST(lpad(to_hex(1700000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15) AS uuid),
   'unwanted-tenant-' || n %% {tenants}, E'kind\n"' || n %% {names} || E'\\ {{x="y"}} 1\n', 'unwanted-key-' || n, 1,
-  E'queue"} 1\nevil ' || n %% {names}, jsonb_build_object('text', 'unwanted-payload-' || n), decode(md5(n::text), 'hex'),
+  E'queue"} 1\nevil ' || n %% {names}, jsonb_build_object('text', 'unwanted-text-' || n), decode(md5(n::text), 'hex'),
   'ready', s.at, 5, s.at
 FROM generate_series(%s::bigint, %s::bigint) AS n,
   LATERAL (SELECT CASE WHEN n %% 10 = 0 THEN {s}.clock() + interval '1 day' ELSE {s}.clock() - interval '1 hour' END
