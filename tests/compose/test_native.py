@@ -23,7 +23,7 @@ from support.native import START_S, Native, Stack, free_port, stack
 from support.prometheus import HOME, find, program, rules
 from support.promql import metric_of, selectors, series
 from support.scraping import ask, health
-from support.waiting import until
+from support.waiting import NotTrue, until
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 
@@ -205,7 +205,13 @@ def test_the_services_do_a_job_and_their_dashboards_show_it(services_here: Stack
 
 def _none(wrong: Callable[[], Any]) -> None:
     """Wait until nothing is wrong; else say what is."""
-    deadline = time.monotonic() + START_S
-    while found := wrong():
-        assert time.monotonic() < deadline, found
-        time.sleep(0.5)
+    found: list[Any] = []
+
+    def nothing() -> bool:
+        found[:] = [wrong()]
+        return not found[0]
+
+    try:
+        until(nothing, within_s=START_S, every_s=0.5)
+    except NotTrue:
+        raise AssertionError(found[0]) from None

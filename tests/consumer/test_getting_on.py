@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -22,6 +21,7 @@ from support.consuming import Desk, RunningConsumer, Task, amqp_through, handler
 from support.proxy import Proxy
 from support.scraping import health, scrape
 from support.waiting import until
+from support.watching import over_looks
 
 BOUND_S = 0.5
 
@@ -71,14 +71,15 @@ def watched(running: RunningConsumer) -> set[str]:
     however short the bound.
     """
     said: set[str] = set()
-    until_s = time.monotonic() + 1.2
     gets_on = running.consumer._telemetry._gets_on
     assert isinstance(gets_on, ConsumerProgress)
-    while time.monotonic() < until_s:
+
+    def see() -> None:
         said.add(health(address(running), "/progress")[1]["status"])
         found = gets_on.figures()
         assert (found.unclaimed, found.row_held, found.abandoned, found.pool_waits) == (0, 0, 0, 0)
-        time.sleep(0.03)
+
+    over_looks(gets_on, see)
     return said
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -88,8 +87,8 @@ class ChargeHandler(Handler[Charge]):
         match _mood():
             case "hangs":
                 while _mood() == "hangs":
+                    job.lost.wait(0.05)
                     job.check()
-                    time.sleep(0.05)
             case "fails":
                 raise RetryableError("the provider is away", code="provider_away")
             case "throttles":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,6 +19,7 @@ from outbox_relay.lengths import FLOOR
 from outbox_relay.progress import RelayFigures, RelayProgress, relay_looks
 from outbox_relay.telemetry import RelayTelemetry
 from support.scraping import health, scrape
+from support.watching import over_looks
 
 from .conftest import OtherNoop
 from .test_publishing import released
@@ -71,12 +71,14 @@ def calm(watch, telemetries, monkeypatch) -> Callable[[Settings], Callable[[], s
         assert isinstance(gets_on, RelayProgress)
 
         def watched() -> set[str]:
-            said, until_s = set(), time.monotonic() + 1.2
-            while time.monotonic() < until_s:
+            said: set[str] = set()
+
+            def see() -> None:
                 said.add(health(where, "/progress")[1]["status"])
                 found = gets_on.figures()
                 assert (found.unreleased, found.row_held) == (0, 0)
-                time.sleep(0.03)
+
+            over_looks(gets_on, see)
             return said
 
         return watched

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +19,7 @@ from outbox.servers import Postgres, RabbitMQ, postgres, rabbitmq
 from outbox.servers.instance import Instance, tail
 from outbox.settings.urls import sqlalchemy_engine
 from support.database import Database
+from support.waiting import NotTrue, until
 
 START_S = 60.0
 END_S = 30.0
@@ -79,13 +79,17 @@ class World:
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float) -> Any:
         """Wait for a condition and return its value; `NotInTime` names what did not happen."""
-        deadline = time.monotonic() + within_s
-        while not (value := condition()):
-            self._none_fell()
-            if time.monotonic() > deadline:
-                raise NotInTime(f"not within {within_s:g} s: {what}")
-            time.sleep(0.03)
-        return value
+
+        def seen() -> Any:
+            value = condition()
+            if not value:
+                self._none_fell()
+            return value
+
+        try:
+            return until(seen, within_s=within_s, every_s=0.03)
+        except NotTrue:
+            raise NotInTime(f"not within {within_s:g} s: {what}") from None
 
     def end(self, processes: Sequence[Process]) -> None:
         """Ask processes to end, and wait until they have."""

@@ -9,6 +9,10 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
+class NotTrue(AssertionError):  # noqa: N818 - the name says what it means
+    """What was waited for did not come true within its bound."""
+
+
 def until(condition: Callable[[], _T], *, within_s: float = 30, every_s: float = 0.01) -> _T:
     """Return the condition's first true value; fail if there is none within the bound."""
     deadline = time.monotonic() + within_s
@@ -16,5 +20,6 @@ def until(condition: Callable[[], _T], *, within_s: float = 30, every_s: float =
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not true within {within_s} s"
+        if time.monotonic() >= deadline:
+            raise NotTrue(f"not true within {within_s} s")
         time.sleep(every_s)
