@@ -45,12 +45,13 @@ def preview_redrive(
     """Say exactly what `redrive` with the same choice would do, and change nothing.
 
     Raises:
-        NameRefused: neither ids nor a filter are given, or both, or one is out of bounds.
+        NameRefused: neither ids nor a filter are given, or both, or one is out of bounds; or `deadline` has passed.
         JobNotFound: an id is unknown.
     """
     choice = _choice(job_ids, where, deadline, include_uncertain)
     statements = statements_for(schema_of(target, schema))
     row = _choose(connection_of(target), statements, choice | _NOTHING)
+    _check_deadline(row)
     refusals = {item["refusal"]: item["jobs"] for item in row.refusals or []}
     return RedrivePreview(
         row.total,
@@ -101,12 +102,13 @@ def redrive(
             one. The old payload is kept with the operation.
         payload_types: the classes that patched payloads must fit, by kind and version; without one, a payload is
             only checked to be an object that can be stored exactly.
-        deadline: a new deadline; without one, a job whose deadline has passed is refused.
+        deadline: a new deadline, which is to come; without one, a job whose deadline has passed is refused.
         include_uncertain: also jobs that were parked because an effect's outcome is unknown.
         schema: as in `enqueue`.
 
     Raises:
-        NameRefused, PayloadError: something is out of bounds; or a patch leaves a payload that can't be.
+        NameRefused, PayloadError: something is out of bounds; `deadline` has passed, by the database's clock; or a patch
+            leaves a payload that can't be.
         JobNotFound: an id is unknown.
         StateChanged: what was previewed is not what is there now, or it was acted on already.
         RedriveRefused: there is no job to put back, or none of them can be: the reasons are in the message.
@@ -191,9 +193,15 @@ def _choose(connection: sa.Connection, statements: Statements, parameters: dict[
     return row
 
 
+def _check_deadline(row: Any) -> None:
+    if row.deadline_passed:
+        raise NameRefused("deadline", "has passed already, by the database's clock; no job could be put back with it")
+
+
 def _check_begun(row: Any, expected: str | None) -> None:
     if row.has_begun_before:
         raise StateChanged(_BEGUN)
+    _check_deadline(row)
     if expected is not None and row.fingerprint != expected:
         raise StateChanged(
             f"the jobs have changed since the preview ({row.total} fit now), or a deadline or include_uncertain is not "

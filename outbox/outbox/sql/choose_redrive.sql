@@ -1,6 +1,6 @@
 -- Purpose: say exactly which jobs a redrive is about, and in which state: how many, of which cause, with what effects, which of those named
---   would start before the set of jobs that they were to wait for is complete, and a fingerprint of all that and of the terms. With an operation's id, and only if the fingerprint is the expected one, begin that operation with exactly these
---   jobs, unless it has begun already.
+--   would start before the set of jobs that they were to wait for is complete, and a fingerprint of all that and of the terms. With an operation's id, and only if the fingerprint is the expected one and a new deadline is to come, begin that
+--   operation with exactly these jobs, unless it has begun already.
 -- Transition: none
 -- Parameters: job_ids (or NULL: open dead letters by kind, code, queue, tenant, older_than_s, that had failed at until, or now), deadline_at,
 --   include_uncertain, most, operation_id (NULL: look only), expected (or NULL), actor, reason, chosen, rate_per_s, canary, stop_on_same_code,
@@ -73,6 +73,7 @@ WITH bounds AS MATERIALIZED (
   FROM stamp AS s CROSS JOIN bounds AS b
   WHERE CAST(:operation_id AS uuid) IS NOT NULL AND s.total BETWEEN 1 AND CAST(:most AS integer)
     AND (CAST(:expected AS text) IS NULL OR s.fingerprint = CAST(:expected AS text))
+    AND coalesce(CAST(:deadline_at AS timestamptz) > b.now, true)
   ON CONFLICT (id) DO NOTHING
   RETURNING id
 ), items AS (
@@ -93,7 +94,7 @@ WITH bounds AS MATERIALIZED (
   FROM begun AS o CROSS JOIN stamp AS s CROSS JOIN bounds AS b
   RETURNING id
 )
-SELECT s.total, s.fingerprint, b.until, EXISTS (SELECT 1 FROM begun) AS begun,
+SELECT s.total, s.fingerprint, b.until, coalesce(CAST(:deadline_at AS timestamptz) <= b.now, false) AS deadline_passed, EXISTS (SELECT 1 FROM begun) AS begun,
   EXISTS (SELECT 1 FROM {schema}.redrive_operations AS r WHERE r.id = CAST(:operation_id AS uuid)) AS has_begun_before,
   (SELECT count(*) FROM picked AS p WHERE p.confirmed > 0) AS with_confirmed, (SELECT count(*) FROM picked AS p WHERE p.uncertain > 0) AS with_uncertain,
   (SELECT count(*) FROM picked AS p WHERE p.pending > 0) AS with_pending,

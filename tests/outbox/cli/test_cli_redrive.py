@@ -119,6 +119,17 @@ def test_a_job_is_redriven_once(run: Any, database: Database) -> None:
     )
 
 
+def test_a_deadline_that_has_passed_is_an_error_of_usage(run: Any, database: Database) -> None:
+    """Of the preview and of the redrive; the message names it, and nothing is written."""
+    (job,) = dead(database)
+    late = ("--deadline", "2020-01-01T00:00:00Z")
+    for command in (("preview", job, *late), ("redrive", job, *late, "--acknowledge", token(run, job), *WHO)):
+        code, _, errors = run("dead", *command, "--json")
+        assert (code, json.loads(errors)["error"]["code"]) == (2, "name_refused"), errors
+        assert json.loads(errors)["error"]["message"].startswith("deadline: has passed")
+    assert (look(database, job).state, database.count("redrive_operations")) == ("failed", 0)
+
+
 def test_some_may_be_refused(run: Any, database: Database) -> None:
     """The others are put back; the reasons are told and the exit code is 1."""
     (job,) = dead(database)

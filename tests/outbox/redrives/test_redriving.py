@@ -131,6 +131,30 @@ def test_what_has_expired_needs_a_new_deadline(database: Database, link: Link, e
     assert database.value("SELECT deadline_at FROM {s}.outbox") == later
 
 
+def test_a_deadline_that_has_passed_is_refused_by_name(database: Database, link: Link, engine: sa.Engine) -> None:
+    """It fits no job, however chosen and put back, be it that it passed after the preview; nothing is written."""
+    database.clock.stop()
+    (job_id,) = dead(database, link)
+    now = database.clock.now()
+    soon = now + timedelta(seconds=5)
+    ways: list[dict[str, Any]] = [{"job_ids": job_id}, {"where": DeadFilter()}]
+    with engine.begin() as connection:
+        tokens = [preview_redrive(connection, **way, deadline=soon).token for way in ways]
+        for way in ways:
+            with pytest.raises(NameRefused, match=r"^deadline: has passed"):
+                preview_redrive(connection, **way, deadline=now)
+    database.clock.advance(5)
+    with engine.begin() as connection:
+        for way, token in zip(ways, tokens, strict=True):
+            for pace in ({}, {"rate": 1}, {"canary": 1}):
+                with pytest.raises(NameRefused, match=r"^deadline: has passed"):
+                    redrive(connection, **way, **pace, acknowledge=token, deadline=soon, by="me", reason="x")
+        with pytest.raises(NameRefused, match=r"^deadline: has passed"):
+            redrive(connection, job_id, deadline=soon, by="me", reason="x")
+    written = [database.count(table) for table in ("audit", "redrive_operations", "redrive_items", "redrive_lanes")]
+    assert (look(database, job_id).state, written) == (JobState.FAILED, [0, 0, 0, 0])
+
+
 def effect(database: Database, job_id: UUID, state: str, name: str = "charge") -> None:
     """Write an effect of a job's first attempt."""
     database.rows(
