@@ -168,7 +168,8 @@ def planted(database: Database, link: Link) -> Planter:
     )
     plant("attempts_orphaned", uuid4(), attempt)
     plant("effects_orphaned", uuid4(), EFFECT.replace("STATE", "not_done"))
-    plant("effects_pending", planter.ended(), EFFECT.replace("STATE", "pending"))
+    plant("succeeded_unsettled", planter.ended(), EFFECT.replace("STATE", "uncertain"))
+    plant("effects_pending", planter.ended("failed"), EFFECT.replace("STATE", "pending"))
     plant("effects_uncertain", planter.ended("failed"), EFFECT.replace("STATE", "uncertain"))
     plant(
         "checkpoints_orphaned",

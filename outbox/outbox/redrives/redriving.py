@@ -107,8 +107,8 @@ def redrive(
         schema: as in `enqueue`.
 
     Raises:
-        NameRefused, PayloadError: something is out of bounds; `deadline` has passed, by the database's clock; or a patch
-            leaves a payload that can't be.
+        NameRefused, PayloadError: something is out of bounds; `deadline` has passed, by the database's clock; or a
+            patch leaves a payload that can't be.
         JobNotFound: an id is unknown.
         StateChanged: what was previewed is not what is there now, or it was acted on already.
         RedriveRefused: there is no job to put back, or none of them can be: the reasons are in the message.
