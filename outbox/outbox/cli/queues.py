@@ -23,8 +23,8 @@ from outbox.cli.unknown_names import show_done, unknown_names
 from outbox.limits.bounding import bounds_of
 from outbox.limits.setting import limits_of
 from outbox.operating.pausing import Pause, PauseScope, pause, pauses_of, resume
-from outbox.reading.jobs import QueueView, list_queues
 from outbox.reading.queue_figures import FRESH_S, QueueFigures, list_figures
+from outbox.reading.queues import QueueView, list_queues
 from outbox.reading.runways import RunwayView, list_runways
 from outbox.settings import Settings
 from outbox.texts.masking import masked_line, printable
@@ -44,9 +44,10 @@ def queues(ctx: click.Context) -> None:
     """Show every queue that has live jobs, and how long the oldest due one has waited; pause, resume, and limit.
 
     SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
-    its queue's pause), RELEASED for a consumer. READY is the sum of the four. IN and OUT are jobs submitted and ended a
-    second, as measured lately; DRAINS IN says how long what is due and released takes at that rate if nothing is added,
-    and how old the rate is; nothing where all of it is paused.
+    its queue's pause), RELEASED for a consumer, and PUT OFF to be hinted again, since its last hint came to nothing.
+    READY is the sum of the five, and OLDEST DUE the age of the oldest that is due, whatever has become of its hint. IN
+    and OUT are jobs submitted and ended a second, as measured lately; DRAINS IN says how long what is due and released
+    takes at that rate if nothing is added, and how old the rate is; nothing where all of it is paused.
     RUNWAY is how many hints relays let be out just now, of how many at most: by their setting, or, where it says "set",
     by the queue's own limit. Below stands what is paused, and then the limits and the bounds.
     """
@@ -85,14 +86,15 @@ def _queue_lines(
     known = {one.queue: one for one in figures if one.tenant is None}
     everything = any(one.scope is PauseScope.EVERYTHING for one in pauses)
     paused = {one.name for one in pauses if one.scope is PauseScope.QUEUE}
-    headers = ["QUEUE", "READY", "SCHEDULED", "ASIDE", "DUE", "RELEASED", "RUNNING", "OLDEST DUE"]
+    headers = ["QUEUE", "READY", "SCHEDULED", "ASIDE", "PUT OFF", "DUE", "RELEASED", "RUNNING", "OLDEST DUE"]
     headers += ["IN/S", "OUT/S", "DRAINS IN", "RUNWAY", "PAUSED"]
     rows = [
         [
             queue.queue,
-            queue.scheduled + queue.aside + queue.due + queue.released,
+            queue.scheduled + queue.aside + queue.put_off + queue.due + queue.released,
             queue.scheduled,
             queue.aside,
+            queue.put_off,
             queue.due,
             queue.released,
             queue.running,

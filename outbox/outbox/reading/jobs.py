@@ -1,11 +1,8 @@
-"""Reads for people and programs: one job, its attempts, lists, and queues at a glance. Payloads stay where they
-are.
-"""
+"""Reads for people and programs: one job, its attempts, its relatives. Payloads stay where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,7 +18,6 @@ from outbox_schemas.names import check_id, check_key, check_name, check_tenant
 
 __all__ = [
     "PAGE",
-    "QueueView",
     "database_time",
     "find_job",
     "get_job",
@@ -30,7 +26,6 @@ __all__ = [
     "jobs_by_ids",
     "known_job",
     "list_attempts",
-    "list_queues",
     "list_refusals",
     "show_job",
 ]
@@ -39,21 +34,6 @@ PAGE = 50
 """How many attempts or effects of one job are read unless more are asked for."""
 
 _LEFT_LIMIT = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class QueueView:
-    """The live part of one queue. `oldest_due_s` is the age in seconds of the longest overdue hint, None if none is
-    due. `aside`: those that wait out of the line because their tenant or kind is paused.
-    """
-
-    queue: str
-    scheduled: int
-    aside: int
-    due: int
-    released: int
-    running: int
-    oldest_due_s: float | None
 
 
 def get_job(target: Target, job_id: UUID, *, schema: str | None = None) -> JobView | None:
@@ -122,14 +102,6 @@ def job_tree(link: Link, job_id: UUID, *, depth: int = 50, limit: int = 1000) ->
     """
     rows = link.run("job_tree", job_id=job_id, depth=depth, batch=limit, left_limit=_LEFT_LIMIT)
     return [TreeView.model_validate(row) for row in rows]
-
-
-def list_queues(link: Link) -> list[QueueView]:
-    """Return the queues that have jobs that have not ended."""
-    return [
-        QueueView(row.queue, row.scheduled, row.aside, row.due, row.released, row.running, row.oldest_due_s)
-        for row in link.run("queue_overview", aside_at=ASIDE)
-    ]
 
 
 def database_time(link: Link) -> datetime:

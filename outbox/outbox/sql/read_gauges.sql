@@ -16,22 +16,9 @@ WITH now AS MATERIALIZED (
   FROM {schema}.queue_figures AS f CROSS JOIN now AS n CROSS JOIN shut AS z
   WHERE f.tenant = '' AND f.counted_at > n.instant - make_interval(secs => CAST(:fresh_s AS float8))
 ), unclaimed AS MATERIALIZED (
-  -- Those released longest ago, by when their jobs were due: a hint that goes out again begins anew, its job does not.
-  SELECT f.queue, CAST(extract(epoch FROM max(n.instant - j.run_at)) AS float8) AS due_s
-  FROM figures AS f CROSS JOIN now AS n CROSS JOIN LATERAL (
-    SELECT o.job_id FROM {schema}.outbox AS o WHERE o.phase = 'released' AND o.queue = f.queue ORDER BY o.released_at LIMIT 5
-  ) AS o
-  JOIN {schema}.jobs AS j ON j.id = o.job_id
-  GROUP BY f.queue
+  {unclaimed_of}
 ), put_off AS MATERIALIZED (
-  -- Due, and yet owed for later: who took the hint can't run the job. It went to the end of the line, so where more stand before it their age tells enough.
-  SELECT f.queue, count(*) AS jobs, CAST(extract(epoch FROM max(n.instant - j.run_at)) AS float8) AS due_s
-  FROM figures AS f CROSS JOIN now AS n CROSS JOIN LATERAL (
-    SELECT o.job_id, o.due_at FROM {schema}.outbox AS o
-    WHERE o.phase = 'owed' AND o.queue = f.queue AND o.order_key <= n.instant ORDER BY o.order_key, o.job_id LIMIT 20
-  ) AS o CROSS JOIN LATERAL (SELECT j.run_at FROM {schema}.jobs AS j WHERE j.id = o.job_id LIMIT 1) AS j
-  WHERE o.due_at > n.instant AND j.run_at <= n.instant
-  GROUP BY f.queue
+  {put_off_of}
 ), bounded AS MATERIALIZED (
   SELECT f.queue, max(greatest(CAST(f.backlog AS float8) / b.max_backlog, f.oldest_due_s / b.max_oldest_s)) AS part
   FROM {schema}.queue_bounds AS b JOIN {schema}.queue_figures AS f ON f.queue = b.queue AND f.tenant = b.tenant

@@ -14,7 +14,7 @@ from outbox.database.statements import Statements, statements_for
 from outbox.errors import SettingsError
 from outbox.leases.ending import complete
 from outbox.migrations import upgrade_database
-from outbox.reading.jobs import list_queues
+from outbox.reading.queues import list_queues
 from outbox.releasing.relaying import due_queues
 from support.database import Database
 from support.invariants import check_invariants

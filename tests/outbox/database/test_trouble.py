@@ -14,7 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 from outbox.database.link import Link
 from outbox.database.statements import statements_for
 from outbox.database.trouble import AGAIN, Fault, Trouble, fault_of, reason_of
-from outbox.reading.jobs import list_queues
+from outbox.reading.queues import list_queues
 from support.database import Database
 
 FATAL = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: FATAL:  '

@@ -15,8 +15,8 @@ from outbox.keeping.keys import KeyKeeper
 from outbox.keeping.pauses import PauseKeeper
 from outbox.leases.ending import Failure, complete, fail, retry
 from outbox.operating.dead_letters import discard
-from outbox.reading.jobs import list_queues
 from outbox.reading.queue_figures import FigureKeeper
+from outbox.reading.queues import list_queues
 from outbox.releasing.limited import release_limited
 from outbox.releasing.relaying import release
 from outbox_schemas import Reason

@@ -77,7 +77,7 @@ USED_BY = {
     "consumer": f"{KEEPING} relay_lives {WORKING} unsettled_effects spent_budgets record_refusals {STANDING}",
     "operator": "list_open_effects job_effects get_effect effect_notes effect_resolve get_job list_jobs "
     "list_attempts list_refusals job_acts job_checkpoints running_jobs fresh_jobs open_matters count_queues "
-    "keep_to_indexes job_tree queue_overview read_clock surroundings row_holders "
+    "keep_to_indexes job_tree queue_overview held_up read_clock surroundings row_holders "
     f"{DOCTORING} {SEARCHING} {SEALS} {DEAD} {SCHEDULING} list_processes hold_job hold_jobs cancellable read_traces "
     "list_figures bound_queue unbound_queue list_bounds "
     f"cancel write_audit pause resume list_pauses take_back wake_relay {LIMITS} get_payload "

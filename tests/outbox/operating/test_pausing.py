@@ -30,7 +30,7 @@ from outbox.keeping.pauses import PauseKeeper
 from outbox.keeping.time import expire_deadlines, recover_leases
 from outbox.leases.ending import complete, retry
 from outbox.leases.leasing import refuse
-from outbox.reading.jobs import list_queues
+from outbox.reading.queues import list_queues
 from outbox.releasing.relaying import due_queues
 from outbox_schemas import Reason
 from support.database import Database

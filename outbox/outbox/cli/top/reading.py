@@ -12,6 +12,7 @@ from outbox.keeping.pauses import ASIDE
 from outbox.leases.presence import QUIET_S, ProcessView, Role, list_processes
 from outbox.operating.pausing import Pause, PauseScope, pauses_of
 from outbox.reading.queue_figures import FRESH_S, drain_s, list_figures
+from outbox.reading.queues import HeldUp, held_up
 from outbox.reading.running import RunningJob, list_running
 
 __all__ = ["MOST_MATTERS", "Picture", "QueueLine", "read_picture"]
@@ -27,8 +28,8 @@ _WINDOW_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """One queue. Figures as `outbox.reading.queue_figures.QueueFigures`; `letters`: its open dead letters; `paused`:
-    the queue itself, or everything.
+    """One queue. Figures as `outbox.reading.queue_figures.QueueFigures`, but for `ready` and `oldest_s`, which take in
+    what is put off and whose hint is out; `letters`: its open dead letters; `paused`: the queue itself, or everything.
     """
 
     queue: str
@@ -83,7 +84,7 @@ def read_picture(link: Link) -> Picture:
     pauses = pauses_of(link.run("list_pauses"))
     return Picture(
         at=matters.now,
-        queues=_lines(figures, pauses, letters),
+        queues=_lines(_with_held_up(link, figures), pauses, letters),
         counted_s=counted_s,
         running=list_running(link, limit=_RUNNING),
         processes=[one for one in list_processes(link) if one.live],
@@ -113,6 +114,16 @@ def _figures(link: Link, now: datetime) -> tuple[list[QueueLine], float | None]:
         for one in known
     ]
     return found, max(one.age_s for one in known)
+
+
+def _with_held_up(link: Link, figures: Sequence[QueueLine]) -> list[QueueLine]:
+    """Add what the figures leave out: what is put off, and for how long what isn't owed a hint has been due."""
+    held = held_up(link, [one.queue for one in figures])
+    return [
+        replace(one, ready=one.ready + found.put_off, oldest_s=found.oldest_s(one.oldest_s))
+        for one in figures
+        for found in [held.get(one.queue, HeldUp())]
+    ]
 
 
 def _own_figures(link: Link, now: datetime) -> list[QueueLine]:

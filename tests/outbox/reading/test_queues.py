@@ -1,0 +1,69 @@
+"""What waits in each queue, for whoever asks: a due job has its age, whatever has become of its hint."""
+
+from __future__ import annotations
+
+import pytest
+
+from outbox.cli.top.reading import QueueLine, read_picture
+from outbox.database.link import Link
+from outbox.explaining.reasons import NACKED, NO_HANDLER, NOT_DUE, UNKNOWN_KEY
+from outbox.reading.queue_figures import FigureKeeper
+from outbox.reading.queues import QueueView, list_queues
+from support.database import Database
+from support.jobs import release_all, submit
+
+WAITED_S = 600
+
+
+def seen(link: Link) -> tuple[QueueView, QueueLine]:
+    """Return the one queue as `outbox queues` shows it, and as `outbox top` does."""
+    [view] = list_queues(link)
+    with link.transaction():
+        [line] = read_picture(link).queues
+    return view, line
+
+
+@pytest.fixture(params=[True, False], ids=["counted-for-all", "counted-by-itself"])
+def counted(request: pytest.FixtureRequest) -> bool:
+    """Tell whether somebody counts for all."""
+    return bool(request.param)
+
+
+def test_a_job_whose_hint_nobody_takes_grows_old(database: Database, link: Link, counted: bool) -> None:
+    """Its hint is no longer owed, so nothing else would tell whoever is called that it has waited for so long."""
+    database.clock.stop()
+    submit(database, 2)
+    release_all(link)
+    database.clock.advance(WAITED_S)
+    assert not counted or FigureKeeper().keep(link)
+    view, line = seen(link)
+    assert (view.due, view.released, view.oldest_due_s) == (0, 2, WAITED_S)
+    assert (line.ready, line.oldest_s) == (2, WAITED_S)
+
+
+@pytest.mark.parametrize("why", [NO_HANDLER, UNKNOWN_KEY, NACKED])
+def test_a_due_job_that_is_put_off_is_ready_and_grows_old(
+    database: Database, link: Link, counted: bool, why: str
+) -> None:
+    """Whoever gave its hint back has it offered again later: it waits for somebody meanwhile, not for its time."""
+    database.clock.stop()
+    _, later = submit(database, 2)
+    database.clock.advance(WAITED_S)
+    database.rows("UPDATE {s}.outbox SET due_at = {s}.clock() + interval '1 min', last_error = %s", why)
+    database.rows("UPDATE {s}.outbox SET order_key = due_at, last_error = NULL WHERE job_id = %s", later)
+    database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() + interval '1 min' WHERE id = %s", later)
+    assert not counted or FigureKeeper().keep(link)
+    view, line = seen(link)
+    assert (view.scheduled, view.put_off, view.due, view.oldest_due_s) == (1, 1, 0, WAITED_S)
+    assert (line.ready, line.scheduled, line.oldest_s) == (1, 1, WAITED_S)
+
+
+def test_what_was_offered_too_early_waits_for_its_time(database: Database, link: Link) -> None:
+    """Its hint came to nothing, too, but it is not due."""
+    database.clock.stop()
+    submit(database)
+    database.rows("UPDATE {s}.outbox SET due_at = {s}.clock() + interval '1 min', last_error = %s", NOT_DUE)
+    database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() + interval '1 min'")
+    view, line = seen(link)
+    assert (view.scheduled, view.put_off, view.oldest_due_s) == (1, 0, None)
+    assert (line.ready, line.oldest_s) == (0, None)
