@@ -78,6 +78,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "keep_figures": _TOLD,
         "keep_once": _CALLERS,
         "keep_walk": _PURGE,
+        "leave_effects": "one statement before an attempt ends; without it effects are pending, which means as much",
         "mend_checkpoints_orphaned": _MENDED,
         "mend_clock_went_back": _MENDED,
         "mend_schedule_ahead": _MENDED,

@@ -146,6 +146,24 @@ def stubborn(job: Any, payload: Any) -> None:
             mark(payload, "interrupted")
 
 
+def sends_forever(job: Any, payload: Any) -> None:
+    """Call an effect whose other side never answers."""
+
+    def send(_key: str, _request: Any) -> None:
+        mark(payload, "running")
+        try:
+            NEVER.wait(60)
+        finally:
+            mark(payload, "left")
+
+    job.effect("charge", {}, send=send)
+
+
+def sends_stubbornly(job: Any, payload: Any) -> None:
+    """Call one, and stay in it whatever it is told."""
+    job.effect("charge", {}, send=lambda *_: stubborn(job, payload))
+
+
 def holds_the_lock(job: Any, payload: Any) -> None:
     """Sleep in C, with the interpreter's lock held: no other thread of the process has its turn."""
     mark(payload, "running")
@@ -296,6 +314,8 @@ SCRIPTS = {
     "quotes_abroad": quotes_abroad,
     "forever": forever,
     "stubborn": stubborn,
+    "sends_forever": sends_forever,
+    "sends_stubbornly": sends_stubbornly,
     "holds_the_lock": holds_the_lock,
     "asks": asks,
     "leaves_a_child": leaves_a_child,

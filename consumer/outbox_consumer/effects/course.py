@@ -4,7 +4,6 @@ so that it runs on a thread and on an event loop alike.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -174,8 +173,8 @@ class Course:
 
     def _leave(self, call: UUID | None, error: BaseException, *, surely: bool = True) -> Steps:
         """Record why the effect is not confirmed. Whatever that meets, the error itself goes on."""
-        if isinstance(error, GeneratorExit | asyncio.CancelledError):
-            return  # nobody waits any more; pending says the same as uncertain
+        if isinstance(error, GeneratorExit):
+            return  # nobody drives this any more; pending says the same as uncertain
         sure = surely and issubclass(type(error), (SurelyNotDone, *self._declared.not_done))
         state = EffectState.NOT_DONE if sure else EffectState.UNCERTAIN
         failure = self._seals.failure(failure_of(error))

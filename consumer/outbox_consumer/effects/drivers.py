@@ -57,6 +57,17 @@ class Underway:
         """Whether any is being called just now."""
         return bool(self._now)
 
+    def note(self, name: str, *, begins: bool) -> None:
+        """Take over that another process begins to call an effect, or is done with it."""
+        with self._lock:
+            self._touched[name] = None
+            (self._now.add if begins else self._now.discard)(name)
+
+    def forget(self) -> None:
+        """Take over that the other process calls none any more."""
+        with self._lock:
+            self._now.clear()
+
     def close(self) -> None:
         """Refuse every further call: the handler has ended."""
         with self._lock:

@@ -167,12 +167,16 @@ class CallsEffects(KnowsItsLoop):
         reason = "its handler has ended, and no effect can begin after that; wait in handle() for what calls them"
         raise LeaseLost(self.id, self.attempt, reason)
 
-    def note_effect(self, name: str) -> None:
-        """Take over that this attempt has called an effect in another process. For the runtime."""
+    def note_effect(self, name: str, *, begins: bool) -> None:
+        """Take over that this attempt begins a call of an effect in another process, or ends it. For the runtime."""
         with _making:
             underway = self._underway = self._underway or Underway(self._refuse_late)
-        with underway.calling(name):
-            pass
+        underway.note(name, begins=begins)
+
+    def forget_calls(self) -> None:
+        """Take over that the process in which this attempt called effects calls none any more. For the runtime."""
+        if self._underway is not None:
+            self._underway.forget()
 
     @property
     def effects_touched(self) -> list[str]:

@@ -11,10 +11,11 @@ from uuid import UUID
 from outbox.database.link import Link
 from outbox.leases import ending
 from outbox.leases.budgets import NOTHING_SPENT, Spent, spent
+from outbox.leases.effects import leave_effects
 from outbox.leases.ending import Course, Failure
 from outbox.leases.leasing import Lease
 from outbox_consumer.effects.refusals import UNSETTLED, unsettled_reason
-from outbox_consumer.ending.endings import Ending, How, judged, overrun_ending
+from outbox_consumer.ending.endings import Ending, How, code_of, judged, overrun_ending
 from outbox_consumer.holding.book import Entry
 from outbox_schemas import FailedBecause, Outcome
 
@@ -36,9 +37,19 @@ def send(link: Link, how: How, endings: Sequence[Ending]) -> Mapping[UUID, Outco
     if how is How.PARK:
         parked = ending.park(link, [(item.entry.lease, item.key_id) for item in endings])
         return dict.fromkeys(parked, Outcome.HANDED_BACK)
+    _leave_effects(link, endings)
     if how is How.FAIL:
         return _fail(link, endings)
     return _fail_or_retry(link, endings)
+
+
+def _leave_effects(link: Link, endings: Sequence[Ending]) -> None:
+    """Leave no effect pending that nobody calls any more, or whose call was waited for long enough. Where that is cut
+    off, it stays pending, by which the next attempt does the same.
+    """
+    acted = [item for item in endings if item.entry.job.effects_touched]
+    if acted:
+        leave_effects(link, [(item.entry.lease, item.entry.claimed.attempt, code_of(item)) for item in acted])
 
 
 def _complete(link: Link, leases: Sequence[Lease], entries: Sequence[Entry]) -> set[UUID]:

@@ -95,8 +95,11 @@ class IsolatedJob(Job):
     @contextmanager
     def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:
         with super()._calling(name) as course_of:
-            self.say(Kind.EFFECT, name=name)
-            yield course_of
+            self.say(Kind.EFFECT, name=name, begins=True)
+            try:
+                yield course_of
+            finally:
+                self.say(Kind.EFFECT, name=name, begins=False)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

@@ -80,6 +80,7 @@ class Course:
             raise Reported(over_output(child.terms.output_bytes)) from None
         finally:
             entry.job.hold_open(0)
+            entry.job.forget_calls()
 
     def _heard(self, kind: Kind, body: bytes) -> bool:
         """Take what is said by the way; False if it is the answer. What belongs to another attempt counts for nothing,
@@ -103,7 +104,7 @@ class Course:
         elif kind is Kind.FENCE:
             job.hold_open(fields["open"])
         else:
-            job.note_effect(fields["name"])
+            job.note_effect(fields["name"], begins=fields["begins"])
         return True
 
     def _is_own(self, kind: Kind, body: bytes) -> bool:

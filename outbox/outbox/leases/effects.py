@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
 
+from outbox.database.arrays import uuid_array
+from outbox.database.link import Link
 from outbox.database.statements import Statements
 from outbox.leases.leasing import Lease
 from outbox_schemas import EffectState
@@ -24,6 +27,7 @@ __all__ = [
     "Remote",
     "SettledBy",
     "Written",
+    "leave_effects",
 ]
 
 MAX_RESULT_BYTES = 64 * 1024
@@ -139,3 +143,16 @@ class EffectBook:
     def _written(self, connection: sa.Connection, statement: str, **parameters: Any) -> Written:
         (row,) = self._run(connection, statement, **parameters)
         return Written(row.held, row.written)
+
+
+def leave_effects(link: Link, attempts: Sequence[tuple[Lease, int, str]]) -> None:
+    """Record that nobody knows the outcome of what attempts have announced and not settled: each one's lease, its
+    number, and the code of the failure in which it is about to end.
+    """
+    link.run(
+        "leave_effects",
+        job_ids=uuid_array([lease.job_id for lease, _, _ in attempts]),
+        tokens=uuid_array([lease.token for lease, _, _ in attempts]),
+        attempts=[number for _, number, _ in attempts],
+        error_codes=[code for _, _, code in attempts],
+    )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from outbox.leases.effects import EffectBook
 from outbox_consumer import NOT_DONE, EffectOnHold, RetryableError
 from outbox_consumer.contract.handler import AnyHandler
 from outbox_schemas import LeaseLost
@@ -17,6 +18,7 @@ from support.effects import Provider, calling, run_one
 from support.waiting import until
 
 ROW = "SELECT state, sends, settled_by FROM {s}.effects"
+LEFT = "SELECT state, error_code FROM {s}.effects"
 ERRORS = "SELECT error_class, error_code, error_message FROM {s}.attempts WHERE job_id = %s ORDER BY number"
 
 
@@ -211,8 +213,9 @@ def test_an_attempt_that_runs_too_long_while_it_sends_is_waited_for(desk: Desk) 
 
 
 def test_a_call_that_never_returns_puts_its_attempts_end_off_for_a_lease(desk: Desk) -> None:
-    """No longer: then it ends as it would have, and the next attempt finds the effect pending."""
+    """No longer: then it ends as it would have, and the next attempt finds the effect uncertain."""
     provider, go_on, over = Provider(), threading.Event(), threading.Event()
+    found: list[Any] = []
 
     def stuck(job: Any) -> None:
         with suppress(LeaseLost):
@@ -224,10 +227,62 @@ def test_a_call_that_never_returns_puts_its_attempts_end_off_for_a_lease(desk: D
             threading.Thread(target=stuck, args=(job,)).start()
             until(lambda: desk.database.rows(ROW))
         else:
+            found.extend(desk.database.rows(LEFT))
             job.effect("charge", {}, send=provider.send, reconcile=lambda _key: "found")
 
     job_id = run_one(desk, (handler(handle, lease=1), Task))
     assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert found == [("uncertain", "effect_unsettled")]
     assert desk.database.rows(ROW) == [("confirmed", 1, "reconcile")]
     go_on.set()
     assert over.wait(30)
+
+
+@pytest.mark.parametrize("ends", ["overrun", "time-out"])
+def test_a_task_that_is_cancelled_while_it_sends_leaves_the_effect_uncertain(desk: Desk, ends: str) -> None:
+    """Its time is up, the attempt's or one that the handler has set itself: what came of the request nobody knows, and
+    that is on record before anything follows.
+    """
+    inside, found = threading.Event(), []
+
+    async def send(_key: str, _request: Any) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    async def find(_key: str) -> str:
+        return "found"
+
+    async def handle(job: Any, _payload: Any) -> None:
+        if job.attempt == 1:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if ends == "overrun" else 0.05):
+                    await job.effect_async("charge", {}, send=send, reconcile=find)
+        found.extend(desk.database.rows(LEFT))
+        await job.effect_async("charge", {}, send=send, reconcile=find)
+
+    running = desk.start(async_handler(handle), heartbeat_s=0.1)
+    [job_id] = desk.submit("a", payload=AsyncTask)
+    if ends == "overrun":
+        assert inside.wait(30)
+        overrun(running, by_s=6 * 3600)
+    desk.done(1)
+    assert desk.outcomes(job_id) == (["retried", "succeeded"] if ends == "overrun" else ["succeeded"])
+    assert found == [("uncertain", "CancelledError")]
+    assert desk.database.rows(ROW) == [("confirmed", 1, "reconcile")]
+
+
+def test_what_could_not_be_left_uncertain_is_so_with_its_attempts_end(desk: Desk, monkeypatch: Any) -> None:
+    """The database was away when the call failed: whatever ends the attempt catches up on it."""
+
+    def unable(*_: Any) -> None:
+        raise TimeoutError("away")
+
+    monkeypatch.setattr(EffectBook, "leave", unable)
+    provider, found = Provider(TimeoutError("no answer")), []
+
+    def act(effect: Any, _job: Any) -> None:
+        found.append(desk.database.rows(LEFT))
+        effect("charge", {}, send=provider.send, reconcile=provider.reconcile("found"))
+
+    run_one(desk, calling("sync", act))
+    assert found == [[], [("uncertain", "timeout")]]

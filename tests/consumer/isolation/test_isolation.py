@@ -127,6 +127,25 @@ def test_overrun_frees_its_slot(desk: Desk, tmp_path: Path, does: str) -> None:
     assert (tmp_path / "told").exists() is (does == "asks")
 
 
+@pytest.mark.parametrize(
+    ("does", "code"), [("sends_forever", "LeaseLost"), ("sends_stubbornly", "max_runtime_exceeded")]
+)
+def test_overrun_in_an_effect_leaves_it_uncertain(desk: Desk, tmp_path: Path, does: str, code: str) -> None:
+    """Interrupted or killed in the middle of a call: the attempt ends after that, and not before it is on record that
+    nobody knows what came of it.
+    """
+    running = desk.start(ScriptHandler(), concurrency=1)
+    job_id = submit(desk, does, tmp_path)
+    until((tmp_path / "running").exists)
+    pid = int((tmp_path / "running").read_text(encoding="ascii"))
+    overrun(running, by_s=6 * 3600)
+    until(lambda: desk.outcomes(job_id))
+    assert desk.database.rows("SELECT name, state, error_code FROM {s}.effects") == [("charge", "uncertain", code)]
+    assert (tmp_path / "left").exists() if does == "sends_forever" else not is_alive(pid)
+    desk.done(1, "failed")  # nobody ever asks about it
+    assert check_invariants(desk.database) == []
+
+
 def test_lease_that_is_lost_ends_the_handler(desk: Desk, tmp_path: Path) -> None:
     """A cancel reaches a handler that never asks: it is interrupted, and nothing is applied."""
     running = desk.start(ScriptHandler(), concurrency=1, heartbeat_s=0.1)

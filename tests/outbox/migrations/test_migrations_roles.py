@@ -44,7 +44,7 @@ ENDING = (
     "complete complete_one same_transaction retry fail attempt_outcomes lease_ends held_rows spent_budgets "
     "record_refusals"
 )
-ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late"
+ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late leave_effects"
 WORKING = f"{CLAIMING} {ACTING} heartbeat fence current_transaction {ENDING} load_checkpoint save_checkpoint park"
 DOCTORING = " ".join(
     path.name.removesuffix(".sql")
