@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +26,7 @@ __all__ = [
     "MOST",
     "FigureKeeper",
     "QueueFigures",
+    "drain_of",
     "drain_s",
     "list_figures",
     "pause_after",
@@ -74,7 +75,8 @@ class QueueFigures:
         in_per_s: jobs submitted a second.
         out_per_s: jobs ended by consumers a second, as these told last; None where none has told.
         late_mean_s, late_max_s: how long after their time those that run were started (`started_at - run_at`).
-        drain_s: backlog / out_per_s; None where nothing ends, or all of it is paused: nobody knows until when.
+        drain_s: backlog / out_per_s, or longer where a rate lets no more start; None where nothing ends, or where all
+            of it is paused or may not run: nobody knows until when.
         counted_at, age_s: when that was, and how many seconds ago.
         out_age_s: how many seconds ago the oldest word was given that out_per_s rests on; None where nobody tells now.
     """
@@ -179,11 +181,24 @@ def smoothed(before: float | None, measured: float, since_s: float | None) -> fl
     return before + (measured - before) * weight
 
 
-def drain_s(backlog: int, out_per_s: float | None) -> float | None:
-    """Return in how many seconds a backlog is done at this rate if nothing is added; None if nothing ends. Pure."""
+def drain_s(
+    backlog: int, out_per_s: float | None, rates: Iterable[tuple[float | None, int | None]] = ()
+) -> float | None:
+    """Return in how many seconds a backlog is done if nothing is added: at the rate at which jobs end, and no sooner
+    than the rates (so many a second, and so many at once) of its limits let it start. None if nothing ends. Pure.
+    """
     if not backlog:
         return 0.0
-    return backlog / out_per_s if out_per_s else None
+    if not out_per_s:
+        return None
+    limited = ((backlog - burst) / per_s for per_s, burst in rates if per_s is not None and burst is not None)
+    return max(backlog / out_per_s, *limited, 0.0)
+
+
+def drain_of(row: Any, out_per_s: float | None) -> float | None:
+    """Return the drain time of what a row of `count_queues.sql` has counted: so many of its queue end a second."""
+    rates = (row.rate_per_s, row.burst), (row.tenant_rate_per_s, row.tenant_burst)
+    return None if row.still else drain_s(int(row.backlog), out_per_s, rates)
 
 
 def _columns(rows: Sequence[Any], counted_s: float, since_s: float | None) -> dict[str, list[Any]]:
@@ -205,5 +220,5 @@ def _columns(rows: Sequence[Any], counted_s: float, since_s: float | None) -> di
         "late_max_s": [row.late_max_s for row in rows],
         "release_mean_s": [row.release_mean_s for row in rows],
         "claim_mean_s": [row.claim_mean_s for row in rows],
-        "drain_s": [None if row.paused else drain_s(int(row.backlog), out.get(row.queue)) for row in rows],
+        "drain_s": [drain_of(row, out.get(row.queue)) for row in rows],
     }

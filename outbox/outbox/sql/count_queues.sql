@@ -1,11 +1,12 @@
--- Purpose: count, per queue and per tenant that has a bound of its own, what is due, scheduled and running, and read what is known of its rates, and whether all of it is paused. Bounded:
+-- Purpose: count, per queue and per tenant that has a bound of its own, what is due, scheduled and running, and read what is known of its rates, whether all of it is paused
+--   or may not run at all, and what its limits let start in a second. Bounded:
 --   of each queue no more than so many rows are read, so a count may say "at least".
 -- Transition: none
 -- Parameters: most (due rows read of a queue, or one more than its highest bound), few (other rows read of one), sample (leases of one looked at for lateness); since, since_id (jobs created
 --   after these count as submitted lately, no more than few of all queues); live_s (how long ago a consumer's sign may be); aside_at (the
 --   place out of the line)
 -- Locks: none. Index: outbox_owed, outbox_owed_low and outbox_released, one probe per distinct queue and then no further than the limits, and so outbox_leases;
---   jobs_pkey. Each limit has an order, or the planner would read the table from its start.
+--   jobs_pkey, and those of the limits. Each limit has an order, or the planner would read the table from its start.
 WITH RECURSIVE now AS MATERIALIZED (
   SELECT {schema}.clock() AS instant
 ), paused AS MATERIALIZED (
@@ -125,20 +126,26 @@ SELECT k.queue, '' AS tenant,
   CAST(extract(epoch FROM n.instant - (SELECT min(d.oldest) FROM due AS d WHERE d.queue = k.queue)) AS float8) AS oldest_due_s,
   coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, t.release_s AS release_mean_s,
   t.claim_s AS claim_mean_s, f.in_per_s AS in_before,
-  z.everything OR k.queue = ANY (z.queues) AS paused
+  z.everything OR k.queue = ANY (z.queues) OR coalesce(g.max_running = 0, false) AS still,
+  g.rate_per_s, g.burst, CAST(NULL AS float8) AS tenant_rate_per_s, CAST(NULL AS integer) AS tenant_burst
 FROM known AS k CROSS JOIN now AS n CROSS JOIN paused AS z
 LEFT JOIN line AS m ON m.queue = k.queue
 LEFT JOIN leased AS l ON l.queue = k.queue
 LEFT JOIN late AS t ON t.queue = k.queue
 LEFT JOIN submitted AS s ON s.queue = k.queue
 LEFT JOIN ended AS e ON e.queue = k.queue
+LEFT JOIN {schema}.queue_limits AS g ON g.name = k.queue
 LEFT JOIN {schema}.queue_figures AS f ON f.queue = k.queue AND f.tenant = ''
 UNION ALL
 SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false), 0, 0,
   CAST(extract(epoch FROM n.instant - d.oldest) AS float8), 0, NULL, NULL, NULL, NULL, NULL, NULL,
   z.everything OR b.queue = ANY (z.queues) OR b.tenant = ANY (z.tenants)
+    OR coalesce(g.max_running = 0, false) OR coalesce(t.max_running = 0, false),
+  g.rate_per_s, g.burst, coalesce(t.rate_per_s, g.tenant_rate_per_s), CASE WHEN t.rate_per_s IS NULL THEN g.tenant_burst ELSE t.burst END
 FROM {schema}.queue_bounds AS b CROSS JOIN now AS n CROSS JOIN paused AS z
 LEFT JOIN line AS m ON m.queue = b.queue
+LEFT JOIN {schema}.queue_limits AS g ON g.name = b.queue
+LEFT JOIN {schema}.tenant_limits AS t ON t.queue = b.queue AND t.name = b.tenant
 LEFT JOIN due AS d ON d.queue = b.queue AND d.tenant = b.tenant
 LEFT JOIN out AS u ON u.queue = b.queue AND u.tenant = b.tenant
 WHERE b.tenant <> '' AND (d.jobs > 0 OR u.jobs > 0)

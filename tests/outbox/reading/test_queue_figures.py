@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox import QueueFull, bound_queue, enqueue, pause
+from outbox import QueueFull, bound_queue, enqueue, pause, set_queue, set_tenant
 from outbox.database.link import Link
 from outbox.leases.ending import complete
 from outbox.leases.identity import worker_identity
@@ -137,6 +137,34 @@ def test_nothing_drains_while_it_is_paused(database: Database, link: Link, scope
         with database.engine(poolclass=sa.NullPool).begin() as connection, pytest.raises(QueueFull) as full:
             enqueue(connection, Note(key="more"), tenant="acme", schema=database.schema)
         assert (full.value.drain_s, "drains in" in str(full.value)) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("of_queue", "of_tenant", "expected"),
+    [
+        ({"max_running": 0}, None, {None: None, "acme": None}),
+        ({"max_running": 1}, {"max_running": 0}, {None: 2.0, "acme": None}),
+        ({"rate_per_s": 0.5, "burst": 1}, None, {None: 14.0, "acme": 6.0}),
+        ({"rate_per_s": 0.5, "burst": 8}, None, {None: 2.0, "acme": 1.0}),
+        ({"tenant_rate_per_s": 0.1, "tenant_burst": 1}, None, {None: 2.0, "acme": 30.0}),
+        ({"tenant_rate_per_s": 0.1, "tenant_burst": 1}, {"rate_per_s": 0.5, "burst": 2}, {None: 2.0, "acme": 4.0}),
+    ],
+)
+def test_nothing_drains_sooner_than_its_limits_let_it_start(
+    database: Database, link: Link, of_queue: dict[str, Any], of_tenant: dict[str, Any] | None, expected: dict[Any, Any]
+) -> None:
+    """However fast jobs ended lately: what may not run has no drain time, and what a rate holds back has the rate's."""
+    Presence(Role.CONSUMER, worker_identity(), ended_per_s=lambda: {"notes": 4.0}).tell(link)
+    submit(database, 4, tenant="acme")
+    submit(database, 4, tenant="others")
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        bound_queue(connection, "notes", tenant="acme", max_backlog=5, by="ada", reason="x")
+        set_queue(connection, "notes", **of_queue, by="ada", reason="x")
+        if of_tenant is not None:
+            set_tenant(connection, "notes", "acme", **of_tenant, by="ada", reason="x")
+    FigureKeeper().keep(link)
+    found = {one.tenant: one.drain_s for one in list_figures(link)}
+    assert found == pytest.approx(expected)
 
 
 def test_the_age_of_a_rate_is_told(database: Database, link: Link) -> None:

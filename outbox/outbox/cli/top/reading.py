@@ -11,7 +11,7 @@ from outbox.database.link import Link
 from outbox.keeping.pauses import ASIDE
 from outbox.leases.presence import QUIET_S, ProcessView, Role, list_processes
 from outbox.operating.pausing import Pause, PauseScope, pauses_of
-from outbox.reading.queue_figures import FRESH_S, drain_s, list_figures
+from outbox.reading.queue_figures import FRESH_S, drain_of, list_figures
 from outbox.reading.queues import HeldUp, held_up
 from outbox.reading.running import RunningJob, list_running
 
@@ -148,7 +148,7 @@ def _own_figures(link: Link, now: datetime) -> list[QueueLine]:
             row.oldest_due_s,
             row.submitted / _WINDOW_S,
             row.out_per_s,
-            None if row.paused else drain_s(int(row.backlog), row.out_per_s),
+            drain_of(row, row.out_per_s),
         )
         for row in rows
         if not row.tenant
