@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from outbox.database.link import Link
+from outbox.database.link import ONE_PLAN, Link
 from outbox.database.statements import statements_for
 from outbox.database.trouble import Fault, fault_of, reason_of
 from outbox.database.waking import SESSION, Wakeups
@@ -228,7 +228,7 @@ class Relay:
     def _release(self, publisher: Publisher) -> Callable[[], None]:
         """Return the release thread's whole life: release, wait for confirms, close, hand back the rest."""
         # A release that a crash of the server forgets is owed still: its hint goes out twice, which harms nothing.
-        link = self._link("release", durable=False)
+        link = self._link("release", durable=False, session=ONE_PLAN)
         wakeups = (
             Wakeups(self._link("listen", session=SESSION), self._wake.set) if self._settings.relay.wakeups else None
         )

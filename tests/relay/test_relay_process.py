@@ -9,12 +9,15 @@ from uuid import UUID
 
 import pytest
 
+from outbox.database.link import Link
 from outbox.leases.leasing import Ability, Worker, claim
 from outbox.processes.barriers import Barrier
 from outbox.releasing.relaying import release
 from outbox.servers import rabbitmq
 from outbox_relay import process as process_module
 from outbox_relay import run
+
+ANEW = "SELECT statement, custom_plans FROM pg_prepared_statements"
 
 
 def test_sigterm_ends_an_idle_relay_in_order(launch, submit, broker, eventually) -> None:
@@ -177,3 +180,32 @@ def test_dead_thread_ends_the_process_with_an_error(settings, monkeypatch, caplo
     monkeypatch.setattr(process_module.Keeper, "run", broken)
     assert run(settings, stop=threading.Event()) == process_module.DEFECT
     assert "a thread of the relay died" in caplog.text
+
+
+def test_the_release_loop_plans_nothing_anew(
+    settings, start, submit, broker, eventually, long_runways, monkeypatch
+) -> None:
+    """Once its statements are prepared, each look and each release runs by the plan that is kept: planning one costs
+    several times what running it for a single job does.
+    """
+    planned: list[tuple[str, int]] = []
+
+    class Telling(Link):
+        """Tells, before it closes, how often the server has planned each prepared statement for its parameters."""
+
+        def close(self) -> None:
+            """Tell, and close."""
+            if self._connection is not None and self._connection.info.get_parameters()["application_name"].endswith(
+                "/release"
+            ):
+                planned.extend(self._connection.execute(ANEW).fetchall())
+            super().close()
+
+    monkeypatch.setattr(process_module, "Link", Telling)
+    running = start(settings)
+    for _ in range(12):  # the server itself goes over to kept plans after five, where it thinks them as cheap
+        ids = submit(1)
+        assert eventually(broker.hints) == ids
+    running.stop()
+    assert planned
+    assert not [(text, times) for text, times in planned if times]

@@ -24,7 +24,7 @@ from outbox.processes.connection_trouble import is_connection_trouble, is_transi
 from outbox.processes.forking import let_go_in_children
 from outbox.settings.urls import database_conninfo
 
-__all__ = ["Link", "is_connection_trouble", "is_transient"]
+__all__ = ["ONE_PLAN", "Link", "is_connection_trouble", "is_transient"]
 
 Row = TypeVar("Row")
 
@@ -36,6 +36,9 @@ _PREPARE_AFTER = 2
 # A plan is kept for as long as its tables' statistics, which may stem from a moment in which they were all but empty:
 # none may walk through a table. (The price of a walk that can't be avoided would have the server compile it, too.)
 _KEPT_PLANS = "-c enable_seqscan=off -c jit=off"
+# For a session whose statements each have one plan that is good whatever the parameters. By itself the server plans
+# anew, each time, what takes an array: it reckons with ten entries where there is one. That costs more than the run.
+ONE_PLAN = "-c plan_cache_mode=force_generic_plan"
 # A role or a database may have other defaults. A day of a session's own time zone may have 23 hours, and a claim at
 # another level fails where it should pass over a row.
 _OWN_WAYS = (
