@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from outbox.database.link import Link
 from outbox.processes.barriers import Barrier, hit
-from outbox.schedules.turns import take_turn
+from outbox.schedules.turns import Patience, take_turn
 from outbox_relay.counters import Counters
 from outbox_relay.keeper import Step
 
@@ -28,10 +28,10 @@ def schedule_steps(counters: Counters, owed: Callable[[], None]) -> list[Step]:
     """
 
     def schedules(link: Link) -> None:
-        made = 0
+        made, patience = 0, Patience()
         try:
             for _ in range(TURNS):
-                turn = take_turn(link, lambda: hit(Barrier.RELAY_BEFORE_SCHEDULE))
+                turn = take_turn(link, lambda: hit(Barrier.RELAY_BEFORE_SCHEDULE), patience)
                 if turn is None:
                     return
                 hit(Barrier.RELAY_AFTER_SCHEDULE)

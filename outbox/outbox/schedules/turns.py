@@ -4,6 +4,8 @@ as broken.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +21,7 @@ from outbox.submitting.submission import Options
 from outbox.texts.masking import masked_line
 from outbox_schemas import OutboxError, occurrence_key
 
-__all__ = ["Turn", "take_turn"]
+__all__ = ["Patience", "Turn", "take_turn"]
 
 # A broken schedule is looked at again after a minute, then after twice as long each time.
 _AGAIN_S = 60.0
@@ -30,6 +32,9 @@ _HELD_S = 1.0
 _HELD_MAX_S = 60.0
 _HELD_TURNS = 6
 _ERROR_CHARACTERS = 500
+# For so long the turns of one look wait for what others hold; then each for no longer than a usual transaction takes.
+_PATIENCE_S = 0.2
+_IMPATIENCE_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +50,37 @@ class Turn:
     held: str | None = None
 
 
-def take_turn(link: Link, before_commit: Callable[[], None] = lambda: None) -> Turn | None:
+@dataclass(slots=True)
+class Patience:
+    """How long the next turn of a look may wait for somebody's lock: where many schedules need the same one, only the
+    first waits long, and whoever comes behind them has its turn in time.
+    """
+
+    left_s: float = _PATIENCE_S
+
+    def wait_s(self) -> float:
+        """Return the seconds that a statement of the next turn may wait."""
+        return max(self.left_s, _IMPATIENCE_S)
+
+    def spend(self, seconds: float) -> None:
+        """Count what a turn took that was held up."""
+        self.left_s -= seconds
+
+
+def take_turn(
+    link: Link, before_commit: Callable[[], None] = lambda: None, patience: Patience | None = None
+) -> Turn | None:
     """Give the schedule whose turn it is one turn, in a transaction of its own; None: none is due.
 
     Any number of relays may call it at once. A schedule that can't have its turn is marked as broken, with the reason,
     and looked at again after a while that grows; so is one that needs what somebody's open transaction holds, though it
-    is marked only if that lasts. It keeps no other one from its turn. What is wrong with the server or the connection
-    is raised, and breaks nothing.
+    is marked only if that lasts. It keeps no other one from its turn: those of one look share its `patience`. What is
+    wrong with the server or the connection is raised, and breaks nothing.
     """
-    row = None
+    row, patience, began = None, patience or Patience(), time.monotonic()
     try:
         with link.transaction():
-            rows = link.run("next_schedule")
+            rows = link.run("next_schedule", wait_ms=math.ceil(patience.wait_s() * 1000))
             if not rows:
                 return None
             row = rows[0]
@@ -67,6 +91,7 @@ def take_turn(link: Link, before_commit: Callable[[], None] = lambda: None) -> T
         if row is None or is_connection_trouble(error):
             raise
         if is_transient(error):
+            patience.spend(time.monotonic() - began)
             return _held_up(link, row, error)
         if fault_of(error) is not Fault.UNKNOWN:
             raise

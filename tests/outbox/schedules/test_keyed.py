@@ -104,7 +104,7 @@ def test_what_an_older_relay_makes_has_the_terms_too(plan: Any, database: Databa
     at = plan.at("2026-03-01T12:02:30Z")
     link = database.link()
     with link.transaction():
-        (row,) = link.run("next_schedule")
+        (row,) = link.run("next_schedule", wait_ms=200)
         for minute in ("02", "01"):
             bare = row._replace(subject=None, limit_key=None)
             one = submission_of_occurrence(bare, f"nightly@2026-03-01T12:{minute}:00Z")

@@ -21,7 +21,7 @@ from outbox import (
 )
 from outbox.leases.leasing import Ability
 from outbox.schedules.planning import delay_s
-from outbox.schedules.turns import take_turn
+from outbox.schedules.turns import Patience, Turn, take_turn
 from outbox_schemas import occurrence_of
 from support.database import Database
 from support.jobs import WORKER, release_all, take
@@ -409,6 +409,29 @@ def test_what_another_transaction_holds_keeps_one_schedule_waiting(plan: Any, da
     assert [(turn.name, turn.made) for turn in plan.turns()] == [("a-cancelled", 1), ("b-submitted", 1)]
     row = plan.row("b-submitted")
     assert (row["broken_at"], row["last_error"], row["failed_turns"]) == (None, None, 0)
+
+
+def test_many_schedules_on_one_lock_cost_a_look_one_wait(plan: Any, database: Database) -> None:
+    """Of those that need what one transaction holds only the first waits long; a free one behind them has its turn."""
+    plan.at("2026-05-01T12:00:00+00:00")
+    for number in range(4):
+        plan.add(f"a-{number}", payload=About(), supersedes=True)
+    plan.add("b-free")
+    plan.turns()
+    plan.at("2026-05-01T12:01:00+00:00")
+    link, patience = database.link("test/patient"), Patience()
+    waits: list[float] = []
+    turns: list[Turn | None] = []
+    with database.connect(autocommit=False) as other:
+        other.execute(database.sql("LOCK TABLE {s}.jobs IN SHARE MODE"))
+        for _ in range(4):
+            waits.append(patience.wait_s())
+            turns.append(take_turn(link, patience=patience))
+    waits.append(patience.wait_s())
+    assert [turn is not None and turn.held is not None for turn in turns] == [True] * 4
+    assert waits[0] == 0.2
+    assert set(waits[1:]) == {0.01}
+    assert take_turn(link, patience=patience) == Turn("b-free", made=1)
 
 
 def test_what_was_changed_in_between_is_not_broken(plan: Any, database: Database) -> None:
