@@ -118,7 +118,7 @@ class ConsumerProgress:
             return "busy"
         if self._moves or any(group.running() > 0 for group in self._groups):
             return "working"
-        return "waiting" if self._still.waits else "idle"
+        return "waiting" if self._still.seen.any else "idle"
 
     def figures(self) -> ConsumerFigures:
         """Return what decides, as it is now."""

@@ -18,8 +18,8 @@ from outbox_relay.release_loop import ReleaseLoop
 
 __all__ = ["RelayFigures", "RelayProgress", "relay_looks"]
 
-# Of so many queues with owed hints the oldest are looked at.
-_QUEUES = 50
+# In no more queues with owed hints than so many is looked for what stands still.
+_QUEUES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class RelayProgress:
             return "working"
         if self._loop is not None and self._loop.full:
             return "full"
-        return "waiting" if self._still.waits else "idle"
+        return "waiting" if self._still.seen.any else "idle"
 
     def figures(self) -> RelayFigures:
         """Return what decides, as it is now."""

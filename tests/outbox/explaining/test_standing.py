@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import psycopg
 import pytest
 
-from outbox import pause
+from outbox import pause, resume
 from outbox.database.link import Link
-from outbox.explaining.standing import CLAIMABLE, OLD_S, RELEASABLE, Standing, standing
+from outbox.explaining.standing import CLAIMABLE, OLD_S, RELEASABLE, Standing, Standstill
 from outbox.limits.setting import set_queue
 from outbox_schemas import Reason
 from support.asking import staff
@@ -21,6 +21,7 @@ from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
 
+BOUND_S = 30.0
 MOVES = Standing(any=True, move=True)
 HELD = Standing(any=True)
 NOTHING = Standing()
@@ -28,9 +29,12 @@ NOTHING = Standing()
 
 def looked(link: Link, *, out: bool = True) -> Standing:
     """Look as a consumer does, or as a relay."""
+    still = Standstill(BOUND_S)
     if out:
-        return standing(link, ["notes"], reasons=CLAIMABLE, out=True, abilities=ABILITIES)
-    return standing(link, ["notes"], reasons=RELEASABLE, out=False)
+        still.look(link, ["notes"], reasons=CLAIMABLE, out=True, abilities=ABILITIES)
+    else:
+        still.look(link, ["notes"], reasons=RELEASABLE, out=False)
+    return still.seen
 
 
 def _limited(database: Database, link: Link) -> None:
@@ -93,6 +97,59 @@ def test_a_row_that_a_session_holds_could_not_move(database: Database, link: Lin
         connection.execute(database.sql(f"SELECT FROM {{s}}.outbox WHERE job_id = '{job_id}' FOR UPDATE"))
         # A transaction counts once it is two seconds old.
         assert until(lambda: looked(link, out=False) == Standing(any=True, held=True))
+
+
+def test_what_is_held_on_purpose_hides_nothing_behind_it(
+    database: Database, link: Link, still: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nineteen queues are paused, and have waited for longer: the job of the twentieth is found by the third look, and
+    again by each that follows.
+    """
+    now = [1000.0]
+    monkeypatch.setattr("outbox.explaining.standing.time.monotonic", lambda: now[0])
+    staff(link)
+    queues = [f"queue-{n:02}" for n in range(20)]
+    older = submit(database, 19)
+    database.clock.advance(60)
+    for job_id, queue in zip([*older, *submit(database)], queues, strict=True):
+        database.rows("UPDATE {s}.jobs SET queue = %s WHERE id = %s", queue, job_id)
+        database.rows("UPDATE {s}.outbox SET queue = %s WHERE job_id = %s", queue, job_id)
+    with database.engine().begin() as connection:
+        for queue in queues[:-1]:
+            pause(connection, "queue", queue, by="ada", reason="test")
+    database.clock.advance(OLD_S + 1)
+    standstill = Standstill(BOUND_S)
+    seen = []
+    for _ in range(5):
+        standstill.look(link, queues, reasons=RELEASABLE, out=False)
+        seen.append(standstill.seen.move)
+        now[0] += 1
+    assert seen == [False, False, True, True, True]
+    with database.engine().begin() as connection:
+        pause(connection, "queue", queues[-1], by="ada", reason="test")
+    standstill.look(link, queues, reasons=RELEASABLE, out=False)
+    assert standstill.seen == HELD
+
+
+def test_what_is_held_on_purpose_is_not_explained_again_at_once(
+    database: Database, link: Link, still: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked for a third of the bound; then it is found that it could move now."""
+    now = [1000.0]
+    monkeypatch.setattr("outbox.explaining.standing.time.monotonic", lambda: now[0])
+    staff(link)
+    _paused(database, link)
+    database.clock.advance(OLD_S + 1)
+    standstill = Standstill(BOUND_S)
+    standstill.look(link, ["notes"], reasons=RELEASABLE, out=False)
+    with database.engine().begin() as connection:
+        resume(connection, "queue", "notes", by="ada", reason="test")
+    now[0] += BOUND_S / 3 - 1
+    standstill.look(link, ["notes"], reasons=RELEASABLE, out=False)
+    assert standstill.seen == HELD
+    now[0] += 1
+    standstill.look(link, ["notes"], reasons=RELEASABLE, out=False)
+    assert standstill.seen == MOVES
 
 
 def test_what_waits_for_its_key_could_not_move(database: Database, link: Link, still: datetime) -> None:
