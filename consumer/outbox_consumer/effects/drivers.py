@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +19,7 @@ from outbox_consumer.basis.errors import TerminalError
 from outbox_consumer.basis.trails import asking
 from outbox_consumer.effects.course import Ask, Course, Record
 from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone, note_whose
-from outbox_consumer.effects.refusals import unsettled_reason
+from outbox_consumer.effects.refusals import unawaited, unsettled_reason
 
 __all__ = ["Underway", "run", "run_async"]
 
@@ -43,6 +43,8 @@ class Underway:
         self._touched: dict[str, None] = {}
         # The words by which the last call of each has left it to a person.
         self._held: dict[str, str] = {}
+        # What `effect_async` has returned last for each, and has not begun so far.
+        self._made: dict[str, Coroutine[Any, Any, Any]] = {}
         self._over = False
 
     def touched(self) -> list[str]:
@@ -56,6 +58,12 @@ class Underway:
     def busy(self) -> bool:
         """Whether any is being called just now."""
         return bool(self._now)
+
+    def made(self, name: str, call: Coroutine[Any, Any, Any]) -> None:
+        """Take over a call of which nothing runs until somebody awaits it."""
+        if isinstance(name, str):  # of another, the call itself tells
+            with self._lock:
+                self._made[name] = call
 
     def note(self, name: str, *, begins: bool) -> None:
         """Take over that another process begins to call an effect, or is done with it."""
@@ -78,13 +86,21 @@ class Underway:
 
         Raises:
             EffectOnHold: an effect was left to a person, and the handler has kept that to itself.
+            TerminalError: one was called, and its call neither awaited nor closed.
             EffectUnsettled: a thread or task of the handler's own is calling one just now.
         """
         self.close()
         with self._lock:
             now, held = sorted(self._now), list(self._held.values())
+            idle = [
+                name for name, call in self._made.items() if inspect.getcoroutinestate(call) == inspect.CORO_CREATED
+            ]
         if held:
             raise EffectOnHold(held[0])
+        if idle:
+            for name in idle:
+                self._made[name].close()  # or Python would complain, too, and name nothing of it
+            raise unawaited(idle)
         if now:
             raise EffectUnsettled(unsettled_reason(", ".join(f"{name} (being called)" for name in now[:3])))
 
@@ -106,6 +122,7 @@ class Underway:
             self._now.add(name)
             self._touched[name] = None
             self._held.pop(name, None)
+            self._made.pop(name, None)
         try:
             yield
         except BaseException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -110,7 +110,7 @@ class CallsEffects(KnowsItsLoop):
         with self._calling(declared.name) as course_of:
             return run(course_of(declared), self._persist)
 
-    async def effect_async(
+    def effect_async(
         self,
         name: str,
         request: Any,
@@ -119,17 +119,20 @@ class CallsEffects(KnowsItsLoop):
         reconcile: Callable[[str], Awaitable[Any]] | None = None,
         on_uncertain: OnUncertain = "hold",
         not_done: tuple[type[BaseException], ...] = (),
-    ) -> Any:
-        """`effect` for an `AsyncHandler`, with coroutine functions. The database is waited for on a helper thread."""
-        declared = Declared.of(
-            name,
-            request,
-            send=send,
-            reconcile=reconcile,
-            on_uncertain=on_uncertain,
-            not_done=not_done,
-            asynchronous=True,
+    ) -> Coroutine[Any, Any, Any]:
+        """`effect` for an `AsyncHandler`, with coroutine functions. The database is waited for on a helper thread.
+
+        Await what it returns, in `handle`: before that nothing has run. An attempt that succeeds all the same fails its
+        job as `handler_misdeclared`.
+        """
+        call = self._effect_async(
+            name, request, send=send, reconcile=reconcile, on_uncertain=on_uncertain, not_done=not_done
         )
+        self._underway_made().made(name, call)
+        return call
+
+    async def _effect_async(self, name: str, request: Any, **declarations: Any) -> Any:
+        declared = Declared.of(name, request, **declarations, asynchronous=True)
         with self._calling(declared.name) as course_of:
             return await run_async(course_of(declared), self._persist, self._ledger)
 
@@ -141,7 +144,7 @@ class CallsEffects(KnowsItsLoop):
         """Let no further effect begin: `handle` has returned. For the runtime.
 
         Raises:
-            EffectOnHold, EffectUnsettled: the attempt is no success, as `Underway.end` says.
+            EffectOnHold, EffectUnsettled, TerminalError: the attempt is no success, as `Underway.end` says.
         """
         with _making:
             self._calls_over, underway = True, self._underway
@@ -169,9 +172,7 @@ class CallsEffects(KnowsItsLoop):
 
     def note_effect(self, name: str, *, begins: bool) -> None:
         """Take over that this attempt begins a call of an effect in another process, or ends it. For the runtime."""
-        with _making:
-            underway = self._underway = self._underway or Underway(self._refuse_late)
-        underway.note(name, begins=begins)
+        self._underway_made().note(name, begins=begins)
 
     def forget_calls(self) -> None:
         """Take over that the process in which this attempt called effects calls none any more. For the runtime."""
@@ -182,6 +183,11 @@ class CallsEffects(KnowsItsLoop):
     def effects_touched(self) -> list[str]:
         """The names of the effects that this attempt has called, in order. For the history."""
         return self._underway.touched() if self._underway is not None else []
+
+    def _underway_made(self) -> Underway:
+        with _making:
+            underway = self._underway = self._underway or Underway(self._refuse_late)
+        return underway
 
     @contextmanager
     def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:

@@ -14,7 +14,7 @@ from outbox_consumer.effects.errors import (
     EffectUnsettled,
 )
 
-__all__ = ["UNSETTLED", "answerless", "refusal", "unsettled_reason", "unstorable"]
+__all__ = ["UNSETTLED", "answerless", "refusal", "unawaited", "unsettled_reason", "unstorable"]
 
 UNSETTLED = EffectUnsettled.default_code
 """The code of an attempt that would have succeeded with an effect of which nobody knows whether it has happened."""
@@ -52,6 +52,16 @@ def unsettled_reason(effects: str) -> str:
     return (
         f"the handler has returned, but nobody knows whether these effects have happened: {effects}; let what "
         "job.effect() raises end the attempt, and wait for the threads that call it: the next attempt settles them"
+    )
+
+
+def unawaited(names: list[str]) -> TerminalError:
+    """Return the error for a handler that has returned without these effects, though it has asked for them."""
+    shown = ", ".join(repr(name) for name in names[:3])
+    return TerminalError(
+        f"the handler has returned, but nobody has awaited job.effect_async() of {shown}, so nothing of it has run; "
+        "await it in handle() (tasks that call it, too), or call job.effect() in a plain Handler",
+        code="handler_misdeclared",
     )
 
 

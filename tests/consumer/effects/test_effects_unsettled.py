@@ -286,3 +286,64 @@ def test_what_could_not_be_left_uncertain_is_so_with_its_attempts_end(desk: Desk
 
     run_one(desk, calling("sync", act))
     assert found == [[], [("uncertain", "timeout")]]
+
+
+async def _forgets(call: Any) -> None:
+    call()
+
+
+async def _lets_a_task_go(call: Any) -> None:
+    asyncio.get_running_loop().create_task(call())
+
+
+@pytest.mark.parametrize("act", [_forgets, _lets_a_task_go])
+def test_an_effect_that_nobody_awaits_is_not_taken_for_done(desk: Desk, act: Any) -> None:
+    """Nothing of such a call has run: its job fails at once and says so, instead of succeeding without it."""
+    provider, applied = Provider(), []
+
+    async def send(key: str, request: Any) -> Any:
+        return provider.send(key, request)
+
+    async def handle(job: Any, _payload: Any) -> None:
+        await act(lambda: job.effect_async("charge", {}, send=send))
+
+    tested = async_handler(handle, lambda *_: applied.append(1))
+    job_id = run_one(desk, (tested, AsyncTask), "failed")
+    error_class, code, message = desk.last_error(job_id)
+    assert (error_class, code) == ("terminal", "handler_misdeclared")
+    assert "nobody has awaited job.effect_async() of 'charge'" in message
+    assert (provider.keys, applied, desk.database.rows(ROW)) == ([], [], [])
+
+
+def test_a_plain_handler_that_calls_the_async_twin_has_done_nothing(desk: Desk) -> None:
+    """There nobody could await it: its job fails and names `job.effect()`."""
+
+    def handle(job: Any, _payload: Any) -> None:
+        job.effect_async("charge", {}, send=Provider().send)
+
+    job_id = run_one(desk, (handler(handle), Task), "failed")
+    error_class, code, message = desk.last_error(job_id)
+    assert (error_class, code) == ("terminal", "handler_misdeclared")
+    assert "call job.effect() in a plain Handler" in message
+
+
+def test_a_call_that_was_closed_or_made_anew_is_no_forgotten_one(desk: Desk) -> None:
+    """A time-out before its begin is the handler's own word, and of two calls of one name one is enough."""
+    provider = Provider()
+
+    async def send(key: str, request: Any) -> Any:
+        return provider.send(key, request)
+
+    async def handle(job: Any, _payload: Any) -> None:
+        job.effect_async("mail", {}, send=send).close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(job.effect_async("mail", {}, send=send), 0)
+        task = asyncio.create_task(job.effect_async("mail", {}, send=send))
+        task.cancel()
+        await asyncio.wait([task])
+        await job.effect_async("charge", {}, send=send)
+        await job.effect_async("charge", {}, send=send)
+
+    job_id = run_one(desk, (async_handler(handle), AsyncTask))
+    assert desk.outcomes(job_id) == ["succeeded"]
+    assert desk.database.rows("SELECT name FROM {s}.effects") == [("charge",)]
