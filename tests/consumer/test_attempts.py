@@ -219,7 +219,10 @@ def test_work_that_would_have_to_be_begun_by_others_is_no_success(desk: Desk, ki
     desk.start(tested)
     [job_id] = desk.submit("a", payload=payload)
     assert until(lambda: desk.outcomes(job_id)) == ["failed"]
-    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
+    error_class, code, message = desk.last_error(job_id)
+    assert (error_class, code) == ("terminal", "handler_misdeclared")
+    if lazy is work_later:
+        assert ("derive from AsyncHandler" if kind == "sync" else "await it in handle()") in message
 
 
 @LAZY
@@ -233,7 +236,9 @@ def test_apply_that_would_have_to_be_begun_by_others_commits_nothing(desk: Desk,
     desk.start(handler(apply=apply))
     [job_id] = desk.submit("a")
     assert until(lambda: desk.outcomes(job_id)) == ["failed"]
-    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
+    error_class, code, message = desk.last_error(job_id)
+    assert (error_class, code) == ("terminal", "handler_misdeclared")
+    assert "AsyncHandler" not in message, "apply is a plain function there, too"
     assert desk.database.rows("SELECT note FROM public.effects") == []
 
 

@@ -25,12 +25,13 @@ def is_lazy(function: Callable[..., Any]) -> bool:
     )
 
 
-def refuse_unfinished(value: Any, what: str, *, may_iterate: bool = False) -> Any:
+def refuse_unfinished(value: Any, what: str, *, instead: str, may_iterate: bool = False) -> Any:
     """Return what a handler's function has returned.
 
     Args:
         value: that.
         what: the function's name, for the message.
+        instead: what to do with something that has to be awaited, for the message.
         may_iterate: whether somebody is given the value who may iterate it.
 
     Raises:
@@ -41,7 +42,7 @@ def refuse_unfinished(value: Any, what: str, *, may_iterate: bool = False) -> An
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()  # or Python would complain that nobody has awaited it
-        problem = "which nobody awaits, so it has not run; derive from AsyncHandler and write async def handle"
+        problem = f"which nobody awaits, so it has not run; {instead}"
     elif inspect.isasyncgen(value) or (inspect.isgenerator(value) and not may_iterate):
         problem = "which nobody iterates, so it has not run; return a list, or nothing"
     else:

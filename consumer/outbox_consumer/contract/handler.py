@@ -25,6 +25,18 @@ __all__ = ["AnyHandler", "AsyncHandler", "Handler"]
 
 P = TypeVar("P", bound=Payload)
 
+# What the runtime calls and takes at its word, and why nobody would begin it otherwise.
+_PLAIN = {
+    "apply": "it runs on a thread, in a transaction",
+    "classify": "its answer is taken as it stands",
+    "load": "its answer is taken as it stands",
+}
+
+
+def _refuse_yield(cls: type[AnyHandler]) -> None:
+    if inspect.isgeneratorfunction(cls.handle) or inspect.isasyncgenfunction(cls.handle):
+        raise HandlerError(f"{cls.__qualname__}.handle has a yield, so a call of it runs nothing; return a list")
+
 
 class BaseHandler(Generic[P]):
     """What both kinds of handler declare. Subclass `Handler` or `AsyncHandler`, never this.
@@ -103,11 +115,9 @@ class BaseHandler(Generic[P]):
         if not hasattr(cls.payload_type, "kind"):
             raise HandlerError(f"{name}: payload type {cls.payload_type.__name__} has no kind")
         check_terms(name, cls)
-        if is_lazy(cls.apply):
-            raise HandlerError(
-                f"{name}.apply must be a plain function, neither async nor with a yield: it runs on a thread, in a "
-                "transaction"
-            )
+        for method, why in _PLAIN.items():
+            if is_lazy(getattr(cls, method)):
+                raise HandlerError(f"{name}.{method} must be a plain function, neither async nor with a yield: {why}")
         cls._check_handle()
         cls._check_spelling()
         check_arguments(cls)
@@ -193,8 +203,7 @@ class Handler(BaseHandler[P]):
 
     @classmethod
     def _check_handle(cls) -> None:
-        if inspect.isgeneratorfunction(cls.handle):
-            raise HandlerError(f"{cls.__qualname__}.handle has a yield, so a call of it runs nothing; return a list")
+        _refuse_yield(cls)
         if is_lazy(cls.handle):
             raise HandlerError(f"{cls.__qualname__}.handle is async; derive from AsyncHandler, or make it a plain def")
 
@@ -223,6 +232,7 @@ class AsyncHandler(BaseHandler[P]):
 
     @classmethod
     def _check_handle(cls) -> None:
+        _refuse_yield(cls)
         if not inspect.iscoroutinefunction(cls.handle):
             raise HandlerError(f"{cls.__qualname__}.handle is not async; write async def, or derive from Handler")
         if cls.isolation == "process":

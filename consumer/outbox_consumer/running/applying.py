@@ -36,6 +36,7 @@ _quiet = RateLimited(logging.getLogger("outbox.consumer"), every_s=10)
 # connection, also no longer than the lease was given for.
 _TRIES = 5
 _WHERE = "apply()"
+_INSTEAD = "apply() is a plain function in every handler, so await it in handle()"
 
 
 class Applier:
@@ -99,7 +100,7 @@ class Applier:
                 checked = checked_session(connection, _WHERE, self._statements, job.origin)
                 with checked as session, job.inside(connection):
                     try:
-                        refuse_unfinished(entry.handler.apply(session, job, result), _WHERE)
+                        refuse_unfinished(entry.handler.apply(session, job, result), _WHERE, instead=_INSTEAD)
                     finally:
                         end_copy()
                 hit(Barrier.CONSUMER_AFTER_APPLY)

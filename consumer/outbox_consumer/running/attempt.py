@@ -34,6 +34,9 @@ __all__ = ["Attempts", "handle_here"]
 log = logging.getLogger("outbox.consumer")
 _quiet = RateLimited(log, every_s=10)
 _AWAITED = "a job is sealed under a key that is not known here; it waits for a worker that has the key"
+# What to do instead of returning something that has to be awaited.
+_AWAIT_IT = "await it in handle()"
+_BE_ASYNC = "derive from AsyncHandler and write async def handle"
 
 
 class Attempts:
@@ -201,7 +204,8 @@ def handle_here(entry: Entry) -> Any:
 
 
 def _finished(entry: Entry, result: Any) -> Any:
-    finished = refuse_unfinished(result, "handle()", may_iterate=entry.handler.has_apply())
+    instead = _AWAIT_IT if isinstance(entry.handler, AsyncHandler) else _BE_ASYNC
+    finished = refuse_unfinished(result, "handle()", instead=instead, may_iterate=entry.handler.has_apply())
     entry.job.end_calls()
     return finished
 

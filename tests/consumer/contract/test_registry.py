@@ -265,8 +265,9 @@ def test_handle_of_the_wrong_kind_is_refused() -> None:
         type("X", (Handler,), {"payload_type": Task, "handle": asynchronous})
     with pytest.raises(HandlerError, match="async def"):
         type("X", (AsyncHandler,), {"payload_type": Task, "handle": plain})
-    with pytest.raises(HandlerError, match="apply"):
-        type("X", (Handler,), {"payload_type": Task, "handle": plain, "apply": asynchronous})
+    for method in ("apply", "classify", "load"):
+        with pytest.raises(HandlerError, match=rf"X\.{method} must be a plain function"):
+            type("X", (Handler,), {"payload_type": Task, "handle": plain, method: asynchronous})
 
 
 def test_functions_with_a_yield_are_refused() -> None:
@@ -285,10 +286,9 @@ def test_functions_with_a_yield_are_refused() -> None:
         (Handler, "handle", yields_later),
         (AsyncHandler, "handle", yields),
         (AsyncHandler, "handle", yields_later),
-        (Handler, "apply", yields),
-        (Handler, "apply", yields_later),
+        *((Handler, method, lazy) for method in ("apply", "classify", "load") for lazy in (yields, yields_later)),
     ):
-        with pytest.raises(HandlerError, match=name):
+        with pytest.raises(HandlerError, match=rf"X\.{name} .*yield"):
             type("X", (base,), {"payload_type": Task, "handle": plain} | {name: function})
 
 
