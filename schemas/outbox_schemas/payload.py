@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from outbox_schemas.errors import PayloadError
@@ -17,7 +17,7 @@ from outbox_schemas.limit_keys import AfterFailure, KeyLimit, check_key_terms, c
 from outbox_schemas.misspelt import misspelt
 from outbox_schemas.names import check_key, check_name
 from outbox_schemas.redaction import redacted
-from outbox_schemas.refusals import reasons
+from outbox_schemas.refusals import Unchangeable, reasons
 from outbox_schemas.revealing import holds_secret, revealed, with_secrets
 from outbox_schemas.sensitive import holds_sensitive
 from outbox_schemas.upgrading import Upgrade, check_upgrades, lift
@@ -37,7 +37,7 @@ class Document(NamedTuple):
     digest: bytes
 
 
-class Payload(BaseModel):
+class Payload(Unchangeable):
     """Arguments of one kind of job: small, by reference, the same for every attempt.
 
     A subclass sets `kind` (once and for all: stored jobs name it), raises `version` when the meaning of its fields
@@ -57,13 +57,7 @@ class Payload(BaseModel):
     dict of one version to that of the next.
     """
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        ser_json_bytes="base64",
-        val_json_bytes="base64",
-    )
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1

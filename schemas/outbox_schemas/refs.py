@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from outbox_schemas.errors import LeaseLost, NameRefused, RefCutShort, RefMismatch
 from outbox_schemas.names import nature_of
+from outbox_schemas.refusals import Unchangeable
 
 __all__ = ["MAX_READ_BYTES", "Opener", "Readable", "Ref"]
 
@@ -37,7 +38,7 @@ Opener = Callable[[str], Readable]
 """Turns a URI into a stream. What it raises passes through `Ref.read` as it is: unreachable is not mismatched."""
 
 
-class Ref(BaseModel):
+class Ref(Unchangeable):
     """What a payload says of a large input instead of holding it.
 
     Attributes:
@@ -45,8 +46,6 @@ class Ref(BaseModel):
         sha256: the content's digest, 64 hexadecimal digits.
         size: the content's length in bytes.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     uri: Annotated[str, Field(min_length=1, max_length=2048)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import InitErrorDetails
 from pydantic_core.core_schema import ErrorType
 
-__all__ = ["reasons"]
+__all__ = ["Unchangeable", "reasons"]
 
 _MOST = 5
 _PLACE_CHARACTERS = 200
@@ -24,7 +25,25 @@ _QUOTING = frozenset(
         "value_error",
     }
 )
+_FROZEN = frozenset({"frozen_field", "frozen_instance"})
 _TELLING = frozenset(get_args(ErrorType)) - _QUOTING
+
+
+class Unchangeable(BaseModel):
+    """A model whose values stay as they are, and whose errors quote none: not that of a refused change either."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse a change as pydantic does, whose own error quotes what was to be put there."""
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            [found, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+            if found["type"] not in _FROZEN:
+                raise  # of a class that may be changed after all: it quotes nothing
+            detail = InitErrorDetails(type=found["type"], loc=found["loc"], input=None)
+            raise ValidationError.from_exception_data(error.title, [detail], hide_input=True) from None
 
 
 def reasons(error: ValidationError, root: str = "payload") -> list[tuple[str, str]]:

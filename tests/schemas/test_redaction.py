@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, Secret, SecretBytes, SecretStr, ValidationError, field_validator
 from typing_extensions import TypedDict
 
-from outbox_schemas import Payload, PayloadError, Sensitive, redacted, shape
+from outbox_schemas import Payload, PayloadError, Ref, Sensitive, redacted, shape
 from outbox_schemas.redaction import hidden_texts
 from outbox_schemas.refusals import reasons
 from outbox_schemas.sensitive import holds_sensitive
@@ -227,3 +227,17 @@ def test_refusals_never_quote() -> None:
         ("payload.card", "refused by a rule of its class (value_error)"),
         ("payload.count", "Input should be a valid integer, unable to parse string as an integer"),
     ]
+
+
+def test_a_refused_change_quotes_nothing() -> None:
+    """Neither of a payload's field, marked or not, nor of a reference's: what was to be put there is shown nowhere."""
+
+    class Paid(Base):
+        card: Card = "none"
+        note: str = ""
+
+    for model, name in ((Paid(), "card"), (Paid(), "note"), (Paid(), "cart"), (Ref.of(b"", uri="s3://a/b"), "uri")):
+        with pytest.raises(ValidationError, match=f"(?s){name}.*frozen") as caught:
+            setattr(model, name, CANARY)
+        assert CANARY not in f"{caught.value!r} {caught.value} {caught.value.errors()}"
+        assert caught.value.__suppress_context__
