@@ -35,7 +35,9 @@ def new_id() -> UUID:
 
 
 def id_from(at: datetime, digest: int) -> UUID:
-    """Return the one UUIDv7 for an instant and a digest of what was seen then: whoever makes it again gets the same."""
+    """Return the one UUIDv7 for an instant and a digest of what was seen then: whoever makes it again gets the same.
+    Those of different instants stand in their order, to the microsecond; those of one, by their digests.
+    """
     return _new_id((at - _EPOCH) // timedelta(microseconds=1) * _TICKS_PER_MS // 1000, digest)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from secrets import randbits
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from outbox.database.ids import id_from, new_id
+from outbox.database.ids import id_from
 from outbox.database.statements import Statements, statements_for
 from outbox.database.targets import Target, connection_of, schema_of, writable
 from outbox.operating.dead_letters import DeadFilter, checked_ids
@@ -121,8 +122,8 @@ def redrive(
     if where is not None and acknowledge is None:
         raise NameRefused("acknowledge", "is needed with a filter: the token of its preview")
     until, expected = (None, None) if acknowledge is None else read_token(acknowledge)
-    # Made of the token: however often and at once somebody acknowledges one preview, one redrive comes of it.
-    operation_id = new_id() if until is None or expected is None else id_from(until, int(expected, 16))
+    statements, connection = statements_for(schema_of(target, schema)), writable(target)
+    operation_id = _identity(connection, statements, until, expected)
     operation = {
         "operation_id": operation_id,
         "until": until,
@@ -137,7 +138,6 @@ def redrive(
         "ratio_at_least": stop.at_least,
         "most": MOST,
     }
-    statements, connection = statements_for(schema_of(target, schema)), writable(target)
     with connection.begin_nested():
         row = _choose(connection, statements, choice | operation)
         _check_begun(row, expected)
@@ -173,6 +173,17 @@ def _told(choice: dict[str, Any]) -> dict[str, Any]:
         return {"ids": len(choice["job_ids"])}
     names = ("kind", "code", "queue", "tenant", "older_than_s")
     return {name: choice[name] for name in names if choice[name] is not None}
+
+
+def _identity(connection: sa.Connection, statements: Statements, until: datetime | None, expected: str | None) -> UUID:
+    """Return a redrive's id. Of two that have chosen one job the lesser goes first (redrive_refusal.sql): the one that
+    was looked at first, to the microsecond and by the database's clock; of one microsecond either may.
+    """
+    if until is None or expected is None:
+        (row,) = statements.run_within(connection, "read_clock", {})
+        return id_from(row.now, randbits(64))
+    # Made of the token: however often and at once somebody acknowledges one preview, one redrive comes of it.
+    return id_from(until, int(expected, 16))
 
 
 def _check_pace(rate: float | None, canary: int) -> None:

@@ -110,6 +110,21 @@ def test_of_two_redrives_that_chose_a_job_the_first_puts_it_back(
     assert database.count("redrive_items WHERE refusal = 'in_redrive'") == 2
 
 
+def test_the_database_says_which_redrive_came_first(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Of one by a filter and one that names the job later, however far this machine's clock is behind: neither's job is
+    left to the other.
+    """
+    [job_id] = dead(database, link, 1)
+    database.clock.advance(86_400)
+    operation = begin(engine, rate=1000)
+    database.clock.advance(1)
+    redriven_slowly(engine, job_id)
+    database.clock.advance(1)
+    turns = [turn(link), turn(link)]
+    assert [(done.redriven, done.refused) for done in turns if done] == [(1, 0), (0, 1)]
+    assert [item.state for item in list_items(link, operation)] == ["redriven"]
+
+
 def test_a_job_that_somebody_holds_waits_for_the_next_turn(database: Database, link: Link, engine: sa.Engine) -> None:
     """A relay does not wait for a row that another transaction has locked."""
     ids = dead(database, link, 3)
