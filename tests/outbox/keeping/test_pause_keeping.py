@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -124,6 +125,36 @@ def test_a_keeper_waits_for_no_resume(database: Database, link: Link) -> None:
         assert PauseKeeper().keep(link).set_aside == 0
     assert PauseKeeper().keep(link).put_back == 0
     assert len(release_all(link)) == 2
+
+
+_LOOKED_AT = """
+ALTER TABLE {s}.pauses RENAME TO pauses_themselves;
+CREATE VIEW {s}.pauses AS SELECT p.* FROM {s}.pauses_themselves AS p
+  RIGHT JOIN (SELECT 1 WHERE (SELECT 1 FROM pg_advisory_xact_lock_shared(4711)) = 1) AS held ON true
+"""
+_LOOKS = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted"
+
+
+def test_of_two_keepers_one_puts_a_job_back(database: Database, link: Link) -> None:
+    """The other has seen it aside, and comes to its lock after that: its place, and its hint's time, stay."""
+    submit(database)
+    stop(database, "tenant", "default")
+    assert PauseKeeper().keep(link).set_aside == 1
+    go(database, "tenant", "default")
+    piece = {"queue": "notes", "after": UUID(int=0), "window": 10, "aside_at": ASIDE}
+    database.rows(_LOOKED_AT)
+    with database.connect() as holder, ThreadPoolExecutor(1) as pool:
+        holder.execute("SELECT pg_advisory_lock(4711)")
+        late = pool.submit(link.run, "put_back", **piece)
+        until(lambda: database.count(_LOOKS))
+        out = "phase = 'released', released_at = now(), release_count = 1, last_error = NULL"
+        database.rows(f"UPDATE {{s}}.outbox SET order_key = now(), due_at = now() + interval '10 s', {out}")
+        before = database.rows("SELECT * FROM {s}.outbox")
+        holder.execute("SELECT pg_advisory_unlock(4711)")
+        [looked] = late.result(30)
+    assert (looked.looked, looked.moved, looked.skipped) == (1, 0, 1)
+    assert database.rows("SELECT * FROM {s}.outbox") == before
+    database.rows("DROP VIEW {s}.pauses; ALTER TABLE {s}.pauses_themselves RENAME TO pauses")
 
 
 def look_again(link: Link) -> list[Any]:

@@ -93,9 +93,9 @@ def test_all_are_put_under_the_new_key(database: Database, link: Link) -> None:
 
 
 def test_it_is_audited_and_done_once(database: Database, link: Link) -> None:
-    """Its beginning and its end are on record with who and why; a second one finds nothing to do."""
+    """Its beginning and its end are on record with who and why, whatever is between; a second one finds nothing."""
     seal(database, 3, ring("k1"))
-    rotate(link, ring("k2", "k1"))
+    rotate(link, ring("k2", "k1"), batch=1)
     rows = database.rows("SELECT action, actor, reason, detail FROM {s}.audit ORDER BY id")
     assert [row[:3] for row in rows] == [
         (action, "ops", "the year's end") for action in ("keys.rotate", "keys.rotated")
@@ -329,4 +329,19 @@ def test_a_parked_job_that_stands_aside_stays_there(database: Database, link: Li
     assert {row[4] for row in before} == {"k1"}
     assert rotate(link, new).rotated == 2
     assert database.rows(query) == [(*row[:4], None) for row in before]
+    assert check_invariants(database) == []
+
+
+def test_a_parked_job_whose_hint_is_out_keeps_its_time(database: Database, link: Link) -> None:
+    """It is due when its hint would count as lost: owed before that, it would be hinted twice."""
+    old, new = ring("k1"), ring("k2", "k1")
+    seal(database, 1, old)
+    park(link, [(one.lease, "k1") for one in take(link, [hint.job_id for hint in release_all(link)])], pause_s=1.0)
+    database.clock.advance(2)
+    assert len(release_all(link)) == 1
+    query = "SELECT phase, due_at, order_key, released_at, release_count, needs_key FROM {s}.outbox"
+    [before] = database.rows(query)
+    assert (before[0], before[-1]) == ("released", "k1")
+    assert rotate(link, new).rotated == 1
+    assert database.rows(query) == [(*before[:-1], None)]
     assert check_invariants(database) == []
