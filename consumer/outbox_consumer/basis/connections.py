@@ -6,6 +6,7 @@ handlers do with theirs, an end can be written.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any
@@ -47,6 +48,10 @@ class WatchedPool(QueuePool):
         """Return for how many seconds somebody waits now, the longest; 0 where nobody does. From any thread."""
         since = list(self._waiting.values())
         return time.monotonic() - min(since) if since else 0.0
+
+
+# SQLAlchemy logs a pool's doings by its class's name, and keeps only what stands under its own quiet.
+logging.getLogger(f"{__name__}.{WatchedPool.__name__}").setLevel(logging.WARNING)
 
 
 def pool_sizes(slots: int, limit: int | None) -> tuple[int, int]:
