@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from outbox import enqueue
@@ -276,6 +276,34 @@ def test_a_budget_bounds_what_is_traced(desk, kept, monkeypatch) -> None:
     desk.done(300)
     took_s = time.monotonic() - began
     assert 5 <= len(until(lambda: kept.own("process"))) <= 5 + 5 * (took_s + 1)
+
+
+class Waiting(SpanProcessor):
+    """Anybody's processor that takes its time: it keeps the first end that begins until `over`."""
+
+    def __init__(self, over: Callable[[], bool]) -> None:
+        self._over = over
+        self._begun = False
+        self.waited = False
+
+    def on_start(self, span: Span, parent_context: object = None) -> None:
+        """Wait, once."""
+        del parent_context
+        if span.name.startswith("complete") and not self._begun:
+            self._begun = True
+            self.waited = until(self._over)
+
+
+def test_a_tracer_that_takes_its_time_keeps_its_own_attempt_alone(desk, kept, traced) -> None:
+    """While an attempt waits for its span, its neighbour comes to its end, and that is written."""
+    waiting = Waiting(lambda: desk.database.count("jobs WHERE state = 'succeeded'") == 1)
+    kept.provider.add_span_processor(waiting)
+    traced(handler())
+    submit(desk, "a", "b")
+    desk.done(2)
+    assert waiting.waited
+    outcomes = [about(span)["attempt.outcome"] for span in ended(kept, "complete", 2)]
+    assert outcomes == ["succeeded", "succeeded"]
 
 
 def test_nothing_is_traced_where_nobody_asks(desk, kept, monkeypatch) -> None:

@@ -64,12 +64,16 @@ class Trail:
             under = here
         return EffectTrail(self._tracing, {**self._job, Attr.EFFECT: name}, under)
 
-    def ending(self, outcome: str, code: str) -> None:
-        """Take in which end is decided, and is now to be written."""
+    def begin_ending(self) -> OpenSpan | None:
+        """Begin the span of an end's writing. It counts once `ending` takes it in, and is never told of otherwise."""
         if self._over:  # the lease was lost meanwhile, and nobody ends another span
-            return
-        self.outcome, self.code = outcome, code
-        self._complete = self._tracing.open(COMPLETE, self._kind, self._job, under=self._process)
+            return None
+        return self._tracing.open(COMPLETE, self._kind, self._job, under=self._process)
+
+    def ending(self, outcome: str, code: str, span: OpenSpan | None) -> None:
+        """Take in which end is decided, and is now to be written. Calls nothing: its caller may hold a lock."""
+        if not self._over:
+            self.outcome, self.code, self._complete = outcome, code, span
 
     def end(self, *, is_lost: bool, phase: str, effects: Sequence[str]) -> None:
         """End all that is open: the attempt is not this process's any more. All but the first call are ignored."""

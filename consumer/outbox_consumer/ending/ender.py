@@ -93,12 +93,14 @@ class Ender:
         came first stands. So is one of an attempt that is in its `apply`, which settles its end there.
         """
         now, taken = time.monotonic(), 0
+        # Before the lock, on which all slots wait: a sampler or a processor may be anybody's.
+        spans = [None if item.entry.trail is None else item.entry.trail.begin_ending() for item in endings]
         with self._wake:
-            for item in endings:
+            for item, span in zip(endings, spans, strict=True):
                 if not (item.entry.ending or item.entry.completing):
                     item.entry.ending, item.entry.ended_at = True, now
                     if item.entry.trail is not None:
-                        item.entry.trail.ending(EXPECTED[item.how].value, code_of(item))
+                        item.entry.trail.ending(EXPECTED[item.how].value, code_of(item), span)
                     self._waiting.append(item)
                     taken += 1
             self._wake.notify()

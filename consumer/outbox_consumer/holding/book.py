@@ -159,13 +159,14 @@ class LeaseBook:
             self._entries.pop(entry.lease.token, None)
         entry.end_trail()
 
-    def remove_all(self, entries: Iterable[Entry]) -> None:
+    def remove_all(self, entries: Sequence[Entry]) -> None:
         """Forget leases that have ended together."""
         with self._lock:
             for entry in entries:
                 self._entries.pop(entry.claimed.lease.token, None)
-                if entry.trail is not None:
-                    entry.end_trail()
+        for entry in entries:
+            if entry.trail is not None:
+                entry.end_trail()
 
     def holds(self, lease: Lease) -> bool:
         """Tell whether a lease is in the book."""

@@ -30,6 +30,6 @@ def test_an_end_that_comes_after_the_last_begins_no_span() -> None:
     assert process is not None
     trail = Trail(tracing, process, {}, "k")
     trail.end(is_lost=True, phase="started", effects=[])
-    trail.ending("failed", "late")
+    trail.ending("failed", "late", trail.begin_ending())
     assert begun.count == len(kept.own()) == 1
     assert trail.outcome == "let_go"
