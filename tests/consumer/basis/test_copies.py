@@ -192,7 +192,7 @@ def course(child: Any, token: Any) -> Course:
         lease=lease,
         claimed=None,
         trusted_until=0.0,
-        job=SimpleNamespace(hold_open=lambda _count: None, is_lost=False),
+        job=SimpleNamespace(hold_open=lambda _count: None, forget_calls=lambda: None, is_lost=False),
     )
     return Course(child, entry, lambda: (1.0, 3.0))
 
