@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+from outbox.explaining.remedies import BY_A_PERSON
 from outbox.policy.limiting import ALL_LEFT, Rule, Tokens, level
 from outbox.texts.masking import printable
 from outbox_schemas import Reason
 
-__all__ = ["LimitsAround", "held_back", "limits_around"]
+__all__ = ["HeldBack", "LimitsAround", "held_back", "limits_around"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,15 @@ class LimitsAround:
     tenant_out: int = 0
 
 
+class HeldBack(NamedTuple):
+    """Why a limit keeps a job from its start: the reason, in words, until when, and what ends it if not the usual."""
+
+    reason: Reason
+    text: str
+    until: datetime | None = None
+    remedy: str | None = None
+
+
 def limits_around(rows: list[Any]) -> LimitsAround | None:
     """Return what the rows of `limits_around.sql` say; None where the queue is not governed."""
     if not rows:
@@ -52,27 +62,27 @@ def limits_around(rows: list[Any]) -> LimitsAround | None:
     )
 
 
-def held_back(
-    limits: LimitsAround | None, queue: str, tenant: str, now: datetime
-) -> Iterator[tuple[Reason, str, datetime | None]]:
-    """Yield each limit that keeps a job of this queue and tenant from a start at `now`: why, in words, until when."""
+def held_back(limits: LimitsAround | None, queue: str, tenant: str, now: datetime) -> Iterator[HeldBack]:
+    """Yield each limit that keeps a job of this queue and tenant from a start at `now`."""
     if limits is None:
         return
     named = f"queue {printable(queue)}", f"tenant {printable(tenant)} in queue {printable(queue)}"
     used = (Reason.QUEUE_LIMIT, limits.queue_used), (Reason.TENANT_LIMIT, limits.tenant_used)
     rules = (limits.queue, limits.queue_tokens), (limits.tenant, limits.tenant_tokens)
     for (reason, count), (rule, _), name in zip(used, rules, named, strict=True):
-        if rule.max_running is not None and count >= rule.max_running:
+        if rule.max_running == 0:
+            yield HeldBack(reason, f"a person: of {name} none may run", remedy=BY_A_PERSON[reason])
+        elif rule.max_running is not None and count >= rule.max_running:
             text = f"a free slot: of {name} {rule.max_running} may run, and {count} run or are about to"
-            yield reason, text, None
+            yield HeldBack(reason, text)
     out = limits.queue_out, limits.tenant_out
     for (rule, tokens), name, count in zip(rules, named, out, strict=True):
         left = level(rule, tokens, now)
         if left < 1 and rule.rate_per_s is not None:
             text = f"its turn: of {name} {rule.rate_per_s:g} may start in a second, and so many just have"
-            yield Reason.RATE_LIMIT, text, now + timedelta(seconds=(1 - left) / rule.rate_per_s)
+            yield HeldBack(Reason.RATE_LIMIT, text, now + timedelta(seconds=(1 - left) / rule.rate_per_s))
         elif rule.burst is not None and count >= rule.burst:
             text = (
                 f"its turn: of {name} {rule.burst} may start at once, and {count} hints are out that nobody has claimed"
             )
-            yield Reason.RATE_LIMIT, text, None
+            yield HeldBack(Reason.RATE_LIMIT, text)

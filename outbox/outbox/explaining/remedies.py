@@ -9,7 +9,7 @@ from outbox.operating.pausing import Pause, PauseScope
 from outbox.texts.masking import printable
 from outbox_schemas import Reason
 
-__all__ = ["BY_ITSELF", "ERASED", "REMEDIES", "resuming"]
+__all__ = ["BY_A_PERSON", "BY_ITSELF", "ERASED", "REMEDIES", "resuming"]
 
 ERASED = "a person, who submits the work anew, under another key: its payload was erased, so no redrive takes it"
 """What is left where a job that has ended without success has no payload any more."""
@@ -66,6 +66,14 @@ BY_ITSELF = MappingProxyType(
     }
 )
 """What ends a reason where nothing is missing any more: for what depends on that."""
+
+BY_A_PERSON = MappingProxyType(
+    {
+        Reason.QUEUE_LIMIT: "a person: `outbox queues set`",
+        Reason.TENANT_LIMIT: "a person: `outbox queues set-tenant`, or `set`",
+    }
+)
+"""What ends a limit of 0: no end of a job makes room there."""
 
 
 def resuming(pause: Pause) -> str:

@@ -71,6 +71,12 @@ HELD_BACK: list[Situation] = [
     ),
     (
         job(owed=owed(Phase.OWED)),
+        replace(STAFFED, limits=LimitsAround(Rule(0), Rule(0), queue_used=1)),
+        "a person: of queue default none may run",
+        [Reason.QUEUE_LIMIT, Reason.TENANT_LIMIT, Reason.HINT_OWED],
+    ),
+    (
+        job(owed=owed(Phase.OWED)),
         replace(STAFFED, limits=LimitsAround(Rule(None, 10, 5), Rule(None, 1, 1), Tokens(0.0, NOW), Tokens(0.5, NOW))),
         "its turn: of queue default 10 may start in a second, and so many just have",
         [Reason.RATE_LIMIT, Reason.RATE_LIMIT, Reason.HINT_OWED],
