@@ -42,7 +42,7 @@ from outbox_consumer.failing.failures import Reported, failure_of, least_wait_s
 from outbox_consumer.failing.retry import RetryPolicy
 from outbox_consumer.holding.book import Entry
 from outbox_consumer.isolation import limits
-from outbox_consumer.isolation.causes import MEMORY_NOTE, over_output
+from outbox_consumer.isolation.causes import MEMORY_NOTE, over_memory, over_output
 from outbox_consumer.isolation.forwarding import forward_to
 from outbox_consumer.isolation.frames import Kind, frame, json_frame
 from outbox_consumer.isolation.hello import Hello, Task
@@ -62,7 +62,6 @@ _CALLS_S = 0.05
 # From the consumer, whose frames are bounded by what they hold.
 _ANY_SIZE = 1 << 31
 _NO_KEY = "the handler's process lacks the payload's key; name a key file, or call use() in the handler's module"
-_OUT_OF_MEMORY = "an allocation would have exceeded the handler's memory_limit"
 
 
 class IsolatedJob(Job):
@@ -234,7 +233,8 @@ class Worker:
         if isinstance(error, KeyAwaited):  # the consumer has it, or it would not have come so far
             failure = replace(failure, error_class="retryable", code="child_lacks_key", message=_NO_KEY)
         if isinstance(error, MemoryError) and self._memory_bytes is not None:
-            failure = replace(failure, error_class="retryable", code="memory_limit", message=_OUT_OF_MEMORY)
+            message = over_memory("an allocation would have exceeded", self._terms)
+            failure = replace(failure, error_class="retryable", code="memory_limit", message=message)
         return json_frame(Kind.FAILED, lease=job.token_hex, **asdict(failure), wait_s=least_wait_s(meaning))
 
     def _listen(self) -> NoReturn:

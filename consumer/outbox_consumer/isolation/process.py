@@ -139,7 +139,7 @@ class Child:
             words = os.read(self._last_words, _LAST_WORDS)
         except OSError:
             words = b""
-        return failure_of_exit(self._process.wait(), words)
+        return failure_of_exit(self._process.wait(), words, self.terms)
 
     def terminate(self) -> None:
         """Interrupt the handler, if its lease is lost."""

@@ -82,21 +82,25 @@ def test_errors_keep_their_class_and_code(desk: Desk, tmp_path: Path) -> None:
 
 
 LIMITS = {
-    "grows": "memory_limit",
-    "spins": "cpu_limit",
-    "prints": "output_limit",
-    "returns_much": "output_limit",
+    "grows": ("memory_limit", "(268435456 bytes)"),
+    "spins": ("cpu_limit", "(1 s)"),
+    "prints": ("output_limit", "(1048576 bytes)"),
+    "returns_much": ("output_limit", "(1048576 bytes)"),
 }
 
 
 @pytest.mark.parametrize("does", LIMITS)
 def test_limit_ends_the_attempt_alone(desk: Desk, tmp_path: Path, does: str) -> None:
-    """An attempt that takes more than its handler allows fails under the limit's code; the next one runs."""
+    """An attempt that takes more than its handler allows fails under the limit's code, which is told; the next one
+    runs.
+    """
     desk.start(StrictHandler(), concurrency=1)
     job_id = submit(desk, does, tmp_path, payload=Strict)
     after = submit(desk, "pid", tmp_path, payload=Strict)
     until(lambda: desk.state(job_id) == "failed" and desk.state(after) == "succeeded")
-    assert desk.last_error(job_id)[:2] == ("retryable", LIMITS[does])
+    code, limit = LIMITS[does]
+    error_class, told, message = desk.last_error(job_id)
+    assert (error_class, told, limit in message) == ("retryable", code, True)
     assert not (tmp_path / "printed").exists()
     if does == "grows":  # what it still holds would be held against the next one
         grown = (tmp_path / "grown").read_text(encoding="ascii")

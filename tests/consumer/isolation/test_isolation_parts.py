@@ -123,14 +123,14 @@ def test_frame_beyond_the_limit_is_not_waited_for(data: bytes) -> None:
 )
 def test_end_of_a_process_has_a_code(code: int, words: bytes, expected: str) -> None:
     """Each end is retryable, with what the process could still say made fit to be stored."""
-    failure = failure_of_exit(code, words)
+    failure = failure_of_exit(code, words, TERMS)
     assert (failure.error_class, failure.code) == ("retryable", expected)
     assert "\x00" not in (failure.traceback or "")
 
 
 def test_failure_of_another_process_is_classified_there() -> None:
     """A handler's `classify` sees exceptions, never what a child has made of them."""
-    reported = Reported(failure_of_exit(3, b""), 5.0)
+    reported = Reported(failure_of_exit(3, b"", TERMS), 5.0)
     judging = handler(classify=lambda _self, _error: TerminalError("all is lost"))
     assert meaning_of(judging, reported) is reported
     assert (failure_of(reported, reported).code, least_wait_s(reported)) == ("child_exit_3", 5.0)
