@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from datetime import timedelta
 from typing import Any
 
@@ -85,6 +86,27 @@ class UninitialisedError(TerminalError):
         pass
 
 
+def faceless(base: type[BaseException]) -> BaseException:
+    """Return an error whose `__class__`, as that of a proxy whose object is gone, can't be asked for."""
+
+    def gone(_self: object) -> type:
+        raise ReferenceError
+
+    return type("FacelessError", (base,), {"__class__": property(gone)})("no")
+
+
+class FalseError(Exception):
+    """It says that it is of another class."""
+
+    __class__ = CancelledError  # type: ignore[assignment]
+
+
+class NumberedError(TerminalError):
+    """Its class's code is none."""
+
+    default_code = 402  # type: ignore[assignment]
+
+
 def deep() -> None:
     """Recurse without end."""
     deep()
@@ -110,6 +132,11 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "no __init__": (raising(UninitialisedError), "terminal"),
     "StopIteration": (raising(StopIteration), "StopIteration"),
     "MemoryError": (raising(MemoryError), "MemoryError"),
+    "faceless": (raising(lambda: faceless(Exception)), "FacelessError"),
+    "faceless base": (raising(lambda: faceless(BaseException)), "FacelessError"),
+    "faceless terminal": (raising(lambda: faceless(TerminalError)), "terminal"),
+    "false": (raising(FalseError), "FalseError"),
+    "numbered": (raising(NumberedError), "error"),
 }
 
 

@@ -30,7 +30,7 @@ from outbox_consumer import (
     run_consumer,
 )
 from outbox_consumer.contract.handler import BaseHandler
-from outbox_consumer.effects.values import remote_of
+from outbox_consumer.effects.values import remote_of, says_not_done, says_nothing
 from outbox_schemas import OutboxError, SettingsError
 from support.jobs import Note
 from support.strange import STRANGE
@@ -93,6 +93,17 @@ class _Unspeakable:
         raise ValueError("no text")
 
 
+class _Unbound:
+    """A proxy outside of what it stands for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise SystemExit("nothing is bound")
+
+    def __str__(self) -> str:
+        raise SystemExit("nothing is bound")
+
+
 @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: error.__name__)
 def test_an_error_is_made_whatever_it_is_given(error: type[Any]) -> None:
     """Another error in its place would lose what it means: what is no code, no wait, no text gives way."""
@@ -107,9 +118,11 @@ def test_an_error_is_made_whatever_it_is_given(error: type[Any]) -> None:
 
 def test_an_answer_is_kept_whatever_it_is() -> None:
     """An effect has happened whatever `send` returns of it."""
-    for bad in (*STRANGE, _Unspeakable()):
+    for bad in (*STRANGE, _Unspeakable(), _Unbound()):
         assert remote_of(EffectResult("x", remote_id=bad)).result_text == '"x"'  # type: ignore[arg-type]
         assert remote_of(EffectResult(bad)) is not None
+        assert not says_not_done(bad)
+        assert not says_nothing(bad) or not bad
         assert known_error(bad) is None  # type: ignore[arg-type]
 
 

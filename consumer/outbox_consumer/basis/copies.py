@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from outbox_consumer.basis.errors import MisuseError
+from outbox_consumer.basis.errors import MisuseError, is_a
 
 __all__ = ["end_any_copy", "end_copy", "is_copy", "refuse_in_copy", "stay_in_this_process"]
 
@@ -63,7 +63,7 @@ os.register_at_fork(after_in_child=_note_copy)
 
 
 def _end(error: BaseException | None) -> NoReturn:
-    if error is not None and not isinstance(error, SystemExit):
+    if error is not None and not is_a(error, SystemExit):
         # Past the logs and `sys.stderr`: a thread that is not here may have held their locks.
         with suppress(OSError):
             os.write(2, f"outbox: a forked copy of a worker ended with {type(error).__name__}\n".encode())
@@ -71,7 +71,7 @@ def _end(error: BaseException | None) -> NoReturn:
 
 
 def _exit_code(error: BaseException | None) -> int:
-    if not isinstance(error, SystemExit):
+    if not is_a(error, SystemExit):
         return 0 if error is None else 1
     code = error.code
     if code is None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import TypeGuard, TypeVar
 
 from outbox_consumer.basis.waits import Wait, wanted_wait
 
@@ -16,16 +17,26 @@ __all__ = [
     "TerminalError",
     "ThrottledError",
     "TransactionEndedError",
+    "is_a",
     "is_code",
 ]
+
+_T = TypeVar("_T")
 
 _NO_CODE = "1 to 100 ASCII letters, digits, '_', '.' or '-' are allowed, a letter first"
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
-def is_code(text: str) -> bool:
-    """Tell whether a text can be an error's code."""
-    return _CODE.fullmatch(text) is not None
+def is_code(text: object) -> bool:
+    """Tell whether something can be an error's code."""
+    return isinstance(text, str) and _CODE.fullmatch(text) is not None
+
+
+def is_a(value: object, kinds: type[_T] | tuple[type[_T], ...]) -> TypeGuard[_T]:
+    """Tell what an object of user code is by its class alone. `isinstance` also asks its `__class__`, which may raise,
+    as that of a proxy whose object is gone, or say anything.
+    """
+    return issubclass(type(value), kinds)
 
 
 def _said(message: object) -> str:
@@ -44,7 +55,7 @@ class _Coded(Exception):  # noqa: N818 - the public subclasses end in Error
     default_code = "error"
 
     def __init__(self, message: str = "", *, code: str | None = None) -> None:
-        given = code is None or (isinstance(code, str) and is_code(code))
+        given = code is None or is_code(code)
         super().__init__(message if given else f"{_said(message)} [its code is none: {_NO_CODE}]".lstrip())
         usual = self.default_code if is_code(self.default_code) else _Coded.default_code
         self.code = code if given and code else usual

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from outbox.logs import RateLimited
 from outbox_consumer.basis.copies import end_copy
-from outbox_consumer.basis.errors import RetryableError, TerminalError
+from outbox_consumer.basis.errors import RetryableError, TerminalError, is_a
 from outbox_consumer.contract.handler import AnyHandler
 from outbox_consumer.failing.failures import TERMINAL, THROTTLED, UNKNOWN, Reported, error_class, least_wait_s
 from outbox_consumer.failing.known_errors import Meaning, known_error
@@ -35,10 +35,10 @@ def meaning_of(handler: AnyHandler, error: BaseException, *, sealed: bool = Fals
     A group that `classify` leaves, as `asyncio.TaskGroup` raises it, means the worst that is in it: terminal, then
     unknown, then throttled (the longest wait), then retryable.
     """
-    if issubclass(type(error), _SETTLED):
+    if is_a(error, _SETTLED):
         return error
-    meaning = _meaning_of_one(handler, error, sealed=sealed) if isinstance(error, Exception) else error
-    if meaning is not error or not isinstance(error, BaseExceptionGroup):
+    meaning = _meaning_of_one(handler, error, sealed=sealed) if is_a(error, Exception) else error
+    if meaning is not error or not is_a(error, BaseExceptionGroup):
         return meaning
     meanings = [_meaning_of_one(handler, leaf, sealed=sealed) for leaf in _leaves(error)]
     return min(meanings, key=_badness, default=error)
@@ -46,7 +46,7 @@ def meaning_of(handler: AnyHandler, error: BaseException, *, sealed: bool = Fals
 
 def loss_in(error: BaseException, job_id: UUID) -> LeaseLost | None:
     """Return what tells of the loss of a job's lease: the error itself, or one in a group; else None."""
-    found = (leaf for leaf in _leaves(error) if isinstance(leaf, LeaseLost) and leaf.job_id == job_id)
+    found = (leaf for leaf in _leaves(error) if is_a(leaf, LeaseLost) and leaf.job_id == job_id)
     return next(found, None)
 
 
@@ -56,7 +56,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
     while waiting and seen < _LEAVES:
         seen += 1
         found = waiting.pop()
-        if isinstance(found, BaseExceptionGroup):
+        if is_a(found, BaseExceptionGroup):
             # Past whatever a subclass has put in its place.
             waiting += reversed(BaseExceptionGroup.exceptions.__get__(found))
         else:
@@ -75,7 +75,7 @@ def _asked(handler: AnyHandler, error: Exception) -> Meaning | None:
 
 
 def _meaning_of_one(handler: AnyHandler, error: BaseException, *, sealed: bool) -> BaseException:
-    if issubclass(type(error), _SETTLED) or not isinstance(error, Exception):
+    if is_a(error, _SETTLED) or not is_a(error, Exception):
         return error
     try:
         found: Meaning | None = _asked(handler, error) or known_error(error)

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from outbox.leases.effects import EffectBook, Found, Remote, SettledBy, Written
 from outbox.processes.barriers import Barrier, hit
 from outbox.sealing.vault import Vault
+from outbox_consumer.basis.errors import is_a
 from outbox_consumer.basis.trails import EffectTrail
 from outbox_consumer.effects.deciding import Step, in_doubt, step_for
 from outbox_consumer.effects.declared import Declared
@@ -152,7 +153,7 @@ class Course:
             written: Written = yield Record(lambda connection: self._book.confirm(connection, call, by, sealed))
         except BaseException as error:  # a thread pool that closes cancels what waits there
             self._say(logging.ERROR, "an effect happened, but could not be recorded", remote)
-            if isinstance(error, LeaseLost):  # somebody held the job until its lease was over
+            if is_a(error, LeaseLost):  # somebody held the job until its lease was over
                 yield from self._report_late(sealed)
             raise
         if not written.held:
@@ -173,7 +174,7 @@ class Course:
 
     def _leave(self, call: UUID | None, error: BaseException, *, surely: bool = True) -> Steps:
         """Record why the effect is not confirmed. Whatever that meets, the error itself goes on."""
-        if isinstance(error, GeneratorExit):
+        if is_a(error, GeneratorExit):
             return  # nobody drives this any more; pending says the same as uncertain
         sure = surely and issubclass(type(error), (SurelyNotDone, *self._declared.not_done))
         state = EffectState.NOT_DONE if sure else EffectState.UNCERTAIN

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import sqlalchemy as sa
 
 from outbox_consumer.basis.copies import end_copy
-from outbox_consumer.basis.errors import TerminalError
+from outbox_consumer.basis.errors import TerminalError, is_a
 from outbox_consumer.basis.trails import asking
 from outbox_consumer.effects.course import Ask, Course, Record
 from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone, note_whose
@@ -127,7 +127,7 @@ class Underway:
             yield
         except BaseException as error:
             note_whose(error, name)
-            if isinstance(error, EffectOnHold):
+            if is_a(error, EffectOnHold):
                 with self._lock:
                     self._held[name] = str(error)
             raise

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from outbox.leases.effects import MAX_REMOTE_ID_CHARACTERS, MAX_RESULT_BYTES, Remote
 from outbox.texts.masking import masked_line
+from outbox_consumer.basis.errors import is_a
 from outbox_schemas import PayloadError
 from outbox_schemas.documents import document_text
 
@@ -41,27 +42,27 @@ class EffectResult:
 
 def says_not_done(answer: Any) -> bool:
     """Tell whether an answer is `NOT_DONE`: also one that a process pool has copied, or that stands in a result."""
-    return isinstance(answer.value if isinstance(answer, EffectResult) else answer, NotDone)
+    return is_a(answer.value if is_a(answer, EffectResult) else answer, NotDone)
 
 
 def says_nothing(answer: Any) -> bool:
     """Tell whether a reconciler's answer may as well mean that it has found nothing: None, False, 0, or what is empty.
     In an `EffectResult` it is meant.
     """
-    return isinstance(answer, _EMPTY) and not answer
+    return is_a(answer, _EMPTY) and not answer
 
 
 def remote_of(answer: Any) -> Remote:
     """Return what is kept of an answer. Never raises: an answer that can't be stored is no reason to forget that there
     was one.
     """
-    result = answer if isinstance(answer, EffectResult) else EffectResult(answer)
+    result = answer if is_a(answer, EffectResult) else EffectResult(answer)
     request_id = _remote_id(result.remote_id)
     try:
         return Remote(document_text(result.value, "result", MAX_RESULT_BYTES), request_id=request_id)
     except PayloadError as error:
         return Remote(None, masked_line(str(error), MAX_REMOTE_ID_CHARACTERS), request_id)
-    except Exception as error:  # noqa: BLE001 - a model's own serializers are user code
+    except BaseException as error:  # noqa: BLE001 - a model's own serializers are user code
         return Remote(None, f"result: can't be written as JSON ({type(error).__name__})", request_id)
 
 
@@ -70,5 +71,5 @@ def _remote_id(value: object) -> str | None:
         return None
     try:
         return masked_line(str(value), MAX_REMOTE_ID_CHARACTERS) or None
-    except Exception:  # noqa: BLE001 - a client library's object, and its `__str__`
+    except BaseException:  # noqa: BLE001 - a client library's object, and its `__str__`
         return None

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from outbox.leases.ending import Failure
 from outbox.texts.masking import mask, named
-from outbox_consumer.basis.errors import PatientError, RetryableError, TerminalError, ThrottledError, is_code
+from outbox_consumer.basis.errors import PatientError, RetryableError, TerminalError, ThrottledError, is_a, is_code
 
 __all__ = [
     "MESSAGE_CHARACTERS",
@@ -60,7 +60,7 @@ class Reported(Exception):  # noqa: N818 - it reports an error, which happened e
 
 def failure_of(error: BaseException, meaning: BaseException | None = None) -> Failure:
     """Return the storable form of an exception. `meaning` is the error that it counts as, if it is another one."""
-    if isinstance(error, Reported):
+    if is_a(error, Reported):
         return error.failure
     meant = error if meaning is None else meaning
     found = error_class(meant)
@@ -80,7 +80,7 @@ def error_class(error: BaseException) -> str:
 
 def least_wait_s(error: BaseException) -> float:
     """Return the wait that a throttled dependency asks for, in seconds; else 0."""
-    if isinstance(error, Reported):
+    if is_a(error, Reported):
         return error.least_wait_s
     wanted = _wanted_wait(error) if issubclass(type(error), ThrottledError | PatientError) else None
     return 0.0 if wanted is None else max(wanted.total_seconds(), 0.0)

@@ -32,7 +32,7 @@ from outbox.texts import masking
 from outbox.texts.hiding import hiding
 from outbox_consumer.basis.connections import handler_engine
 from outbox_consumer.basis.copies import end_any_copy, is_copy, stay_in_this_process
-from outbox_consumer.basis.errors import TerminalError
+from outbox_consumer.basis.errors import TerminalError, is_a
 from outbox_consumer.contract.classifying import loss_in, meaning_of
 from outbox_consumer.contract.job import Job
 from outbox_consumer.contract.sealed import KeyAwaited
@@ -230,9 +230,9 @@ class Worker:
             return json_frame(Kind.LEASE_LOST, lease=job.token_hex, reason=loss.reason, refused=loss.refused)
         meaning = meaning_of(self._handler, error, sealed=job.vault is not None)
         failure = failure_of(error, meaning)
-        if isinstance(error, KeyAwaited):  # the consumer has it, or it would not have come so far
+        if is_a(error, KeyAwaited):  # the consumer has it, or it would not have come so far
             failure = replace(failure, error_class="retryable", code="child_lacks_key", message=_NO_KEY)
-        if isinstance(error, MemoryError) and self._memory_bytes is not None:
+        if is_a(error, MemoryError) and self._memory_bytes is not None:
             message = over_memory("an allocation would have exceeded", self._terms)
             failure = replace(failure, error_class="retryable", code="memory_limit", message=message)
         return json_frame(Kind.FAILED, lease=job.token_hex, **asdict(failure), wait_s=least_wait_s(meaning))

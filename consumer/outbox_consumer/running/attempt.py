@@ -17,6 +17,7 @@ from outbox.telemetry.series import Histogram
 from outbox.texts.hiding import hiding
 from outbox_consumer.basis.copies import end_any_copy, end_copy
 from outbox_consumer.basis.counters import Counters
+from outbox_consumer.basis.errors import is_a
 from outbox_consumer.basis.trails import applying, handling
 from outbox_consumer.basis.unfinished import refuse_unfinished
 from outbox_consumer.contract.classifying import loss_in
@@ -139,10 +140,10 @@ class Attempts:
             if loss.refused:
                 self._ender.refuse(entry, "apply" if entry.job.applying else "transaction")
             self.drop(entry, loss.reason)
-        elif isinstance(error, asyncio.CancelledError) and entry.job.is_lost:
+        elif is_a(error, asyncio.CancelledError) and entry.job.is_lost:
             # Our own doing: a task whose lease is lost is cancelled.
             self.drop(entry, "the lease is no longer held")
-        elif isinstance(error, KeyAwaited):
+        elif is_a(error, KeyAwaited):
             self._park(entry, error.key_id)
         else:
             entry.job.close_calls()

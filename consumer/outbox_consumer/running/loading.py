@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from outbox.texts.hiding import hidden_of
 from outbox_consumer.basis.copies import end_copy
-from outbox_consumer.basis.errors import RetryableError, TerminalError
+from outbox_consumer.basis.errors import RetryableError, TerminalError, is_a
 from outbox_consumer.contract.classifying import meaning_of
 from outbox_consumer.contract.sealed import opened_payload
 from outbox_consumer.failing.failures import Reported, failure_of, least_wait_s
@@ -62,12 +62,12 @@ def _without_words(entry: Entry, error: BaseException) -> BaseException:
     """Return what is to be told of an error of `load`. One of ours was raised on purpose: its words stand, unless the
     payload's class marks anything as sensitive.
     """
-    if isinstance(error, RetryableError | TerminalError) and not holds_sensitive(entry.handler.payload_type):
+    if is_a(error, (RetryableError, TerminalError)) and not holds_sensitive(entry.handler.payload_type):
         return error
     told = f"{_UNREADABLE}: {type(error).__name__}"
     # No store that is down ends the process (`SystemExit`): code that would do so does it again in the next try.
-    is_defect = isinstance(error, _ITS_OWN) or not isinstance(error, Exception)
-    if is_defect and not isinstance(error, OSError):
+    is_defect = is_a(error, _ITS_OWN) or not is_a(error, Exception)
+    if is_defect and not is_a(error, OSError):
         return TerminalError(told, code="payload_invalid")
     meaning = meaning_of(entry.handler, error, sealed=True)  # without a traceback in the log, which has words, too
     return Reported(replace(failure_of(error, meaning), message=told), least_wait_s(meaning))

@@ -19,6 +19,7 @@ from typing import Any
 
 from outbox_consumer.basis.copies import end_copy
 from outbox_consumer.basis.daemons import DaemonExecutor
+from outbox_consumer.basis.errors import is_a
 from outbox_consumer.basis.resuming import Rest
 from outbox_consumer.holding.book import Entry
 from outbox_consumer.running.attempt import Attempts
@@ -238,7 +239,7 @@ class LoopSlots:
             self._attempts.succeed(entry, result)
 
     def _ended(self, entry: Entry, error: BaseException | None) -> None:
-        if isinstance(error, asyncio.CancelledError):  # beside its `apply`, which goes on and settles its end
+        if is_a(error, asyncio.CancelledError):  # beside its `apply`, which goes on and settles its end
             if not entry.completing:
                 self._attempts.fail(entry, error)
         elif error is not None:
