@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
+from datetime import datetime
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
 from outbox import enqueue_many
+from outbox.database.instants import EARLIEST, LATEST
 from outbox.database.link import Link
 from outbox.keeping.time import recover_leases
+from outbox.operating.dead_letters import count_dead_letters, list_dead_letters
 from outbox.reading.jobs import show_job
+from outbox.reading.searching import search_jobs
 from outbox.settings.urls import sqlalchemy_engine
 from support.database import Database
-from support.jobs import notes, running, submit
+from support.jobs import dead, notes, release_all, running, submit, take
 from support.waiting import until
 
 
@@ -67,6 +71,65 @@ def test_instants_that_python_cannot_read_are_refused(database: Database, column
     submit(database)
     with pytest.raises(psycopg.errors.CheckViolation):
         database.rows(f"UPDATE {{s}}.jobs SET {column} = '{value}'")
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    {
+        **dict.fromkeys(
+            ("due_at", "order_key", "deadline_at", "released_at", "lease_expires_at", "limit_next_at"),
+            ("'infinity'", "'-infinity'", "'0044-03-15 BC'", "'20000-01-01'"),
+        ),
+        "release_count": ("2147483647", "-1"),
+        "queue": ("repeat('x', 101)",),
+        "tenant": ("repeat('x', 201)",),
+    }.items(),
+)
+def test_what_would_stop_every_loop_is_refused_by_the_hot_list(
+    database: Database, link: Link, column: str, values: tuple[str, ...]
+) -> None:
+    """All loops read its rows many at a time: none holds what no driver reads, no arithmetic bears or AMQP refuses."""
+    running(database, link)
+    for value in values:
+        with pytest.raises(psycopg.errors.CheckViolation):
+            database.rows(f"UPDATE {{s}}.outbox SET {column} = {value}")
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, -(2**31)])
+def test_a_budget_at_the_end_of_its_numbers_stops_no_claim(database: Database, link: Link, value: int) -> None:
+    """A job whose budget was meddled with is claimed with its neighbours."""
+    ids = submit(database, 3)
+    release_all(link)
+    database.rows("SET session_replication_role = replica")
+    database.rows("UPDATE {s}.jobs SET budget_start = %s WHERE id = %s", value, ids[1])
+    assert {item.lease.job_id for item in take(link, ids)} == set(ids)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("infinity", LATEST), ("-infinity", EARLIEST), ("0044-03-15 BC", EARLIEST), ("20000-01-01", LATEST)],
+)
+def test_an_instant_that_python_cannot_hold_spoils_no_list(
+    database: Database, link: Link, value: str, shown: datetime
+) -> None:
+    """Where no check refuses it, such as the end of a job, the nearest instant stands for it, and the rest is shown."""
+    ids = dead(database, link, 3)
+    database.rows("SET session_replication_role = replica")
+    database.rows("UPDATE {s}.jobs SET finished_at = %s WHERE id = %s", value, ids[1])
+    database.rows("UPDATE {s}.dead_letters SET failed_at = %s WHERE job_id = %s", value, ids[1])
+    ends = {job.id: job.finished_at for job in search_jobs(link).jobs}
+    assert ends[ids[1]] == shown
+    assert ends.keys() == set(ids)
+    assert {letter.job_id for letter in list_dead_letters(link)} == set(ids)
+    assert [group.letters for group in count_dead_letters(link, ["code"])] == [3]
+
+
+@pytest.mark.parametrize("value", ["[]", '{"attempts": "many"}', "9" * 6000, "[" * 5000 + "]" * 5000])
+def test_what_a_cancel_is_said_to_have_come_after_spoils_no_list(database: Database, link: Link, value: str) -> None:
+    """Where it can't be read nothing is known of it; the job itself, and those beside it, are shown."""
+    ids = submit(database, 3)
+    database.rows("UPDATE {s}.jobs SET cancelled_after = %s::jsonb WHERE id = %s", value, ids[1])
+    assert {job.id: job.cancelled_after for job in search_jobs(link).jobs} == dict.fromkeys(ids)
 
 
 def test_large_batches_in_opposite_order_do_not_deadlock(database: Database) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
@@ -87,6 +89,19 @@ class Planter:
 OWE = "UPDATE {s}.outbox SET "
 
 
+@contextmanager
+def before_instants(database: Database) -> Iterator[None]:
+    """Let the outbox take any instant in the block, as it did before 0071; what was written stays."""
+    query = (
+        "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s AND conrelid = '{s}.outbox'::regclass"
+    )
+    check = database.value(query, "outbox_instants")
+    database.rows("ALTER TABLE {s}.outbox DROP CONSTRAINT outbox_instants")
+    yield
+    database.rows(f"ALTER TABLE {{s}}.outbox ADD CONSTRAINT outbox_instants {check} NOT VALID")
+    database.rows("UPDATE pg_constraint SET convalidated = true WHERE conname = 'outbox_instants'")
+
+
 EFFECT = (
     "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at) VALUES (%s, 'charge', "
     "'STATE', '', 1, now())"
@@ -143,7 +158,8 @@ def planted(database: Database, link: Link) -> Planter:
     )
     plant("token_mismatch", planter.running(), OWE + "lease_token = gen_random_uuid() WHERE job_id = %s")
     plant("copies_differ", ready(), OWE + "queue = 'elsewhere', deadline_at = now() + interval '1 h' WHERE job_id = %s")
-    plant("outbox_instants", planter.running(), OWE + "lease_expires_at = 'infinity' WHERE job_id = %s")
+    with before_instants(database):
+        plant("outbox_instants", planter.running(), OWE + "lease_expires_at = 'infinity' WHERE job_id = %s")
     plant(
         "payload_unreadable",
         ready(),

@@ -18,6 +18,7 @@ from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
 from outbox.database.arrays import know_arrays
+from outbox.database.instants import know_instants
 from outbox.database.sessions import is_own_session
 from outbox.database.statements import Statements
 from outbox.processes.connection_trouble import is_connection_trouble, is_transient
@@ -162,6 +163,7 @@ class Link:
         connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
         let_go_in_children(connection)
         know_arrays(connection)
+        know_instants(connection)
         if self._may_prepare and is_own_session(connection, self.statements):
             connection.prepare_threshold = _PREPARE_AFTER
         return connection

@@ -13,7 +13,17 @@ from outbox.database.targets import AsyncTarget, Target, awaitable, connection_o
 from outbox.keeping.pauses import ASIDE
 from outbox.sealing.envelope import hidden
 from outbox.submitting.submission import HELD
-from outbox_schemas import AttemptView, ErrorView, JobNotFound, JobState, JobView, OwedView, RefusalView, TreeView
+from outbox_schemas import (
+    AttemptView,
+    CancelledAfter,
+    ErrorView,
+    JobNotFound,
+    JobState,
+    JobView,
+    OwedView,
+    RefusalView,
+    TreeView,
+)
 from outbox_schemas.names import check_id, check_key, check_name, check_tenant
 
 __all__ = [
@@ -126,6 +136,7 @@ def _job_view(row: Any) -> JobView:
     fields["last_error"] = _error(row.last_error_class, row.last_error_code, row.last_error_message)
     fields["failed_because"] = row.failed_because if row.state == JobState.FAILED else None
     fields["run_at"] = _unless_held(row.run_at)
+    fields["cancelled_after"] = _cancelled_after(row.cancelled_after)
     fields["owed"] = None
     if row.phase is not None:
         fields["owed"] = OwedView(
@@ -139,6 +150,16 @@ def _job_view(row: Any) -> JobView:
             needs_key=row.needs_key,
         )
     return JobView(**fields)
+
+
+def _cancelled_after(text: str | None) -> CancelledAfter | None:
+    """Read what had happened by the time of a cancel. Where it can't be read nothing is known: it must hide neither
+    the job nor those beside it.
+    """
+    try:
+        return None if text is None else CancelledAfter.model_validate_json(text)
+    except ValueError:
+        return None
 
 
 def _unless_held(instant: datetime) -> datetime | None:

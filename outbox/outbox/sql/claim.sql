@@ -41,7 +41,7 @@ SELECT c.id, c.lease_token, c.lease_s, c.tenant, c.kind, c.logical_key, c.versio
   c.attempt_count - c.uncharged_attempts AS charged, c.max_attempts, c.run_at, c.deadline_at, c.created_at, c.correlation_id,
   c.budget_start, CAST(extract(epoch FROM c.deadline_at - c.lease_started_at) AS float8) AS deadline_s,
   c.payload::text AS payload_text,
-  CASE WHEN c.attempt_count > c.budget_start + 1 THEN (
+  CASE WHEN c.attempt_count - 1 > c.budget_start THEN (
     SELECT CAST(extract(epoch FROM c.lease_started_at - min(a.claimed_at)) AS float8) FROM {schema}.attempts AS a
     WHERE a.job_id = c.id AND a.number > c.budget_start AND a.outcome <> 'handed_back') END AS age_s,
   CASE WHEN jsonb_typeof(c.trace_context) = 'object' THEN

@@ -187,6 +187,24 @@ def test_weights_that_were_set_are_taken_over_beside_the_limits(engine: Engine) 
         assert [tuple(row) for row in rows] == [("free", 2, None), ("limited", 3, 7)]
 
 
+def test_rows_of_before_come_within_what_is_allowed_now(engine: Engine) -> None:
+    """What a hand has left in the hot list does not keep the release's checks from being added; other rows stay."""
+    upgrade_database(engine, revision="0068")
+    values = "(gen_random_uuid(), %s, 'default', %s, now(), %s)"
+    with engine.begin() as connection:
+        for row in (("q", "now", 2), ("q" * 200, "infinity", -5), ("q", "0044-03-15 BC", 2**31 - 1)):
+            connection.exec_driver_sql(
+                "INSERT INTO outbox.outbox (job_id, queue, tenant, order_key, due_at, release_count) VALUES " + values,
+                row,
+            )
+    upgrade_database(engine)
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT queue, extract(year FROM order_key) IN (1960, 9999), release_count FROM outbox.outbox ORDER BY 3"
+        )
+        assert [tuple(row) for row in rows] == [("q" * 25, True, 0), ("q", False, 2), ("q", True, 10**9)]
+
+
 def test_a_failing_revision_leaves_nothing(engine: Engine, next_migration: AddMigration) -> None:
     """An error in a later revision takes back the earlier ones of the same run."""
     next_migration("ALTER TABLE {schema}.jobs ADD COLUMN extra text; SELECT 1 / 0;")
