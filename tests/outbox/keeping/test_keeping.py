@@ -157,6 +157,26 @@ def test_a_running_job_outlives_its_deadline_but_is_not_tried_again(database: Da
     assert (view.first_error.code, view.last_error.code) == ("ValueError", "deadline_exceeded")
 
 
+def test_the_first_error_stays(database: Database, link: Link) -> None:
+    """Whatever time brings about later, a lost lease or a passed deadline, is the last one: all of it, and no more."""
+    database.clock.stop()
+    (mine,) = running(database, link, deadline=database.clock.now() + timedelta(seconds=1000))
+    retry(link, [(mine.lease, BROKEN, 0)])
+    assert take(link, [hint.job_id for hint in release_all(link)])
+    database.clock.advance(61)
+    assert len(recover_leases(link)) == 1
+    lost = look(database, mine.lease.job_id)
+    database.clock.advance(1000)
+    assert expire_deadlines(link) == [mine.lease.job_id]
+    late = look(database, mine.lease.job_id)
+    for view, code in ((lost, "lease_expired"), (late, "deadline_exceeded")):
+        assert view.first_error is not None
+        assert view.last_error is not None
+        first = view.first_error
+        assert (first.error_class, first.code, first.message) == ("unknown", "ValueError", "it broke")
+        assert view.last_error.code == code
+
+
 def test_running_jobs_take_no_place_in_a_batch(database: Database, link: Link) -> None:
     """A late job that still runs does not keep a waiting one, newer than it, from being failed."""
     database.clock.stop()

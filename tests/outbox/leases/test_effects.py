@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from outbox.database.link import Link
-from outbox.leases.effects import EffectBook, Remote
+from outbox.leases.effects import EffectBook, Remote, leave_effects
 from outbox.leases.ending import retry
 from outbox.leases.leasing import Claimed
 from outbox_schemas.states import EFFECT_MOVES, EffectState
@@ -91,6 +91,32 @@ def test_a_write_whose_first_run_is_under_way_says_the_same(
     else:
         assert answer.written
     assert state_of(database)[0] == ("confirmed" if write == "confirm" else "pending")
+
+
+def test_an_attempt_that_ends_leaves_its_own_open_effects_uncertain(
+    database: Database, link: Link, connection: sa.Connection
+) -> None:
+    """Those that it has announced and not settled; not what an earlier one has left, and nothing of a stale one's."""
+    first, stale = running(database, link, 2)
+    for mine, name in ((first, "earlier"), (stale, "theirs")):
+        book_of(database, mine, name).begin(connection, DIGEST, uuid4())
+    assert retry(link, [(first.lease, BROKEN, 0)])
+    (again,) = take(link, [hint.job_id for hint in release_all(link)])
+    calls = {name: uuid4() for name in ("mine", "done", "never")}
+    for name, call in calls.items():
+        book_of(database, again, name).begin(connection, DIGEST, call)
+    assert book_of(database, again, "done").confirm(connection, calls["done"], "send", DONE).written
+    assert book_of(database, again, "never").leave(connection, calls["never"], EffectState.NOT_DONE, "c", "m").written
+    gone = stale.lease._replace(token=uuid4())
+    leave_effects(link, [(again.lease, again.attempt, "cut"), (gone, stale.attempt, "cut")])
+    assert database.rows("SELECT name, state, error_code FROM {s}.effects ORDER BY name") == [
+        ("done", "confirmed", None),
+        ("earlier", "pending", None),
+        ("mine", "uncertain", "cut"),
+        ("never", "not_done", "c"),
+        ("theirs", "pending", None),
+    ]
+    assert book_of(database, again, "mine").confirm(connection, calls["mine"], "send", DONE).written
 
 
 def test_a_write_names_the_call_that_it_has_seen(database: Database, link: Link, connection: sa.Connection) -> None:

@@ -279,3 +279,35 @@ def test_what_is_long_over_is_deleted_piece_by_piece(database: Database, link: L
     while purge_redrives(link):
         pass
     assert [database.count(table) for table in tables] == [0, 0, 0]
+
+
+def test_a_redrive_without_items_goes_after_its_lanes(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Its jobs were purged before it, with their items: a piece of the lanes at a time, and it with none left."""
+    ids = [dead(database, link, 1, tenant=f"t-{number}")[0] for number in range(5)]
+    with engine.begin() as connection:
+        operation = redrive(connection, ids, by="me", reason="x", rate=1).operation_id
+        steer_redrive(connection, operation, "abort", by="me", reason="old")
+    database.rows("DELETE FROM {s}.redrive_items")
+    database.clock.advance(KEPT_S + 1)
+    left = []
+    while purge_redrives(link, batch=2):
+        left.append((database.count("redrive_lanes"), database.count("redrive_operations")))
+    assert left == [(3, 1), (1, 1), (0, 1), (0, 0)]
+
+
+def test_an_item_that_somebody_holds_goes_later(database: Database, link: Link, engine: sa.Engine) -> None:
+    """A purge of its job, which takes it along: nobody waits for that, and the redrive stays until it is gone."""
+    ids = dead(database, link, 2)
+    with engine.begin() as connection:
+        operation = redrive(connection, ids, by="me", reason="x", rate=1).operation_id
+        steer_redrive(connection, operation, "abort", by="me", reason="old")
+    database.clock.advance(KEPT_S + 1)
+    with database.connect(autocommit=False) as other:
+        held = "SELECT 1 FROM {s}.redrive_items WHERE job_id = %s FOR UPDATE"
+        other.execute(database.sql(held, escaped=True), [ids[0]])
+        assert [purge_redrives(link, batch=9) for _ in range(3)] == [True, True, True]
+        assert database.rows("SELECT job_id FROM {s}.redrive_items") == [(ids[0],)]
+        other.rollback()
+    while purge_redrives(link, batch=9):
+        pass
+    assert (database.count("redrive_items"), database.count("redrive_operations")) == (0, 0)
