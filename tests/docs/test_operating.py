@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import outbox
 from outbox.database.trouble import AGAIN, Fault
 from outbox.explaining.reasons import NO_HANDLER
 
+SOURCE = Path(outbox.__file__).parent
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
 
 
@@ -19,3 +22,14 @@ GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_tex
 def test_events_are_quoted_as_they_are(text: str) -> None:
     """Each kind of database trouble stands in the guide in the log's own words."""
     assert text in GUIDE
+
+
+def test_the_audit_s_table_has_each_action() -> None:
+    """What a statement or a program writes into the audit, whole or begun, stands in the guide's table of it."""
+    table = GUIDE.partition("## The audit\n")[2].partition("\n## ")[0]
+    writers = [text for path in SOURCE.rglob("*.sql") if "INTO {schema}.audit (" in (text := path.read_text("utf-8"))]
+    found = {action for text in writers for action in re.findall(r"'([a-z]+\.[a-z_]*)'", text)}
+    for path in SOURCE.rglob("*.py"):
+        found.update(re.findall(r'"action": f?"([a-z]+\.[a-z_]*)', path.read_text("utf-8")))
+    assert {"job.cancel", "limits.set", "redrive.", "schedule."} <= found
+    assert [action for action in sorted(found) if f"`{action}" not in table] == []
