@@ -6,11 +6,13 @@ asks the database on the probe's thread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from outbox.database.link import Link
-from outbox.explaining.standing import RELEASABLE, Standstill
+from outbox.explaining.standing import OLD_S, RELEASABLE, Standstill
+from outbox.telemetry.probe import LONGEST_EVERY_S
 from outbox.telemetry.progress import Look
 from outbox_relay.broker import Publisher
 from outbox_relay.counters import Counters
@@ -30,7 +32,7 @@ class RelayFigures:
         locked: for how long a session has been seen to wait for a table of ours, of which `table` is one.
         row_held: for how long a job has waited whose row another session holds, and nothing else could be released.
         release_turn: since the last round of the release loop that ended well.
-        unanswered: for how long the broker has answered nothing of what was published.
+        unanswered: for how long the broker has answered nothing of what was published and still waits.
         broker: for how long it has been away, or has blocked the relay.
         unreleased: for how long hints have waited that could go out, while none did.
         keeping: by loop, since each of its steps ended well, the one with the longest.
@@ -49,13 +51,15 @@ class RelayFigures:
 def relay_looks(seen: RelayFigures, bound_s: float) -> list[Look]:
     """Return the parts of a relay, the causes before what follows from them. Pure."""
     # A broker that is away keeps nobody waiting while nothing is due; nor does the release loop wait for itself then.
-    broker_s = min(seen.broker, seen.unreleased)
+    # What it has left unanswered has waited for longer than it has been away.
+    broker_s = max(min(seen.broker, seen.unreleased), seen.unanswered if seen.broker else 0.0)
+    unanswered_s = 0.0 if seen.broker else seen.unanswered
     unreleased_s = 0.0 if seen.broker or seen.unanswered >= bound_s else seen.unreleased
     return [
         Look("locks", f"a session keeps the table {seen.table} locked", seen.locked, bound_s),
         Look("locks", "a session keeps the row locked of a job whose hint is due", seen.row_held, bound_s),
         Look("broker", "is away, refuses or blocks the relay, and hints are due", broker_s, bound_s),
-        Look("confirms", "the broker answers nothing of what is published", seen.unanswered, bound_s),
+        Look("confirms", "the broker answers nothing of what is published", unanswered_s, bound_s),
         Look("release", "the release loop fails, or its statement does not return", seen.release_turn, bound_s),
         Look("release", "hints are due that nothing holds, and none goes out", unreleased_s, bound_s),
         # Their turns have many parts, of which each may wait for a lock.
@@ -114,11 +118,17 @@ class RelayProgress:
             table=self._still.table,
             row_held=self._still.row_held_s(),
             release_turn=0.0 if loop is None else loop.pulse.age_s(),
-            unanswered=0.0 if publisher is None else publisher.unanswered_s(2 * self._bound_s),
+            unanswered=0.0 if publisher is None else publisher.unanswered_s(self._lately_s()),
             broker=0.0 if publisher is None else publisher.unready_s,
             unreleased=self._still.unmoved_s(),
             keeping={name: turn_s() for name, turn_s in self._keeping.items()},
         )
+
+    def _lately_s(self) -> float:
+        """Return how long ago what nobody answered may have been out to count: for ever while hints wait, and as long
+        as it takes to see whether those that were handed back do.
+        """
+        return math.inf if self._still.seen.move else OLD_S + 2 * LONGEST_EVERY_S
 
     def look(self, link: Link) -> None:
         """Find out what needs the database, and since when what can only be seen now and then has held."""

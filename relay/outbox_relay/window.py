@@ -33,9 +33,9 @@ class Window:
         self._lock = threading.Lock()
         # With the monotonic instant of each one's admission.
         self._outstanding: dict[str, tuple[Message, float]] = {}
-        # Since when the broker owes an answer, and when a message was admitted last. To cut off is no answer.
+        # Since when the broker owes an answer, and when a message was out last. To cut off is no answer.
         self._unanswered_since: float | None = None
-        self._admitted_at = 0.0
+        self._out_at = 0.0
         self._starved = False
         self._settled: deque[Settled] = deque()
 
@@ -46,10 +46,10 @@ class Window:
 
     def unanswered_s(self, lately_s: float) -> float:
         """Return for how many seconds the broker has answered nothing of what was published: 0 where nothing is out and
-        nothing has gone out lately, though a cut connection may have left it unanswered.
+        nothing was lately, though a cut connection may have left it unanswered.
         """
         since, now = self._unanswered_since, time.monotonic()
-        if since is None or not (self._outstanding or now - self._admitted_at < lately_s):
+        if since is None or not (self._outstanding or now - self._out_at < lately_s):
             return 0.0
         return now - since
 
@@ -66,7 +66,7 @@ class Window:
         now = time.monotonic()
         with self._lock:
             self._outstanding.update((message.id, (message, now)) for message in messages)
-            self._admitted_at = now
+            self._out_at = now
             if self._unanswered_since is None:
                 self._unanswered_since = now
 
@@ -82,6 +82,7 @@ class Window:
                     if one.outcome is Outcome.CONFIRMED:
                         waited.append(now - admitted[1])
             self._settled.extend(new)
+            self._out_at = now if new else self._out_at
             if any(one.outcome is not Outcome.CUT_OFF for one in new):
                 self._unanswered_since = now if self._outstanding else None
             urgent = bool(new) and (self._starved or any(one.outcome is not Outcome.CONFIRMED for one in new))

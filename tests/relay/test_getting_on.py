@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
 from outbox import pause
+from outbox.explaining.standing import Standing
 from outbox.limits.setting import set_queue
 from outbox.settings import Settings
 from outbox_relay import release_loop
+from outbox_relay.counters import Counters
 from outbox_relay.lengths import FLOOR
 from outbox_relay.progress import RelayFigures, RelayProgress, relay_looks
 from outbox_relay.telemetry import RelayTelemetry
@@ -120,6 +124,37 @@ def test_a_broker_that_confirms_nothing_is_named(
     eventually(lambda: health(where, "/progress")[0] == 200)
 
 
+def test_a_silent_broker_that_goes_away_is_named_all_the_while(
+    watch, configure, proxied_url, proxy, submit, broker, eventually
+) -> None:
+    """What it left unanswered waits on when the connection has been cut, before it has waited anew for the bound."""
+    broker.declare()
+    where = watch(configure(proxied_url, confirm_timeout_s=1.0))
+    proxy.freeze()
+    submit(3)
+    gone_wrong(eventually, where, "confirms")
+    statuses = set()
+
+    def away() -> bool:
+        status, told = health(where, "/progress")
+        statuses.add(status)
+        return "broker" in {wrong["part"] for wrong in told["wrong"]}
+
+    eventually(away)
+    assert statuses == {503}
+    proxy.thaw()
+    eventually(lambda: health(where, "/progress")[0] == 200)
+
+
+def test_what_was_left_unanswered_counts_no_longer_than_something_waits() -> None:
+    """A consumer may have taken the job without its hint: then nobody waits for the broker's answer."""
+    publisher: Any = SimpleNamespace(unready_s=1.0, unanswered_s=lambda lately_s: lately_s)
+    gets_on = RelayProgress(publisher, None, counters=Counters(), keeping={}, bound_s=30)
+    assert gets_on.figures().unanswered < 30
+    gets_on._still.seen = Standing(any=True, move=True)
+    assert gets_on.figures().unanswered == math.inf
+
+
 def test_a_broker_that_is_away_while_hints_are_due_is_named(
     watch, configure, proxied_url, proxy, submit, database, eventually
 ) -> None:
@@ -205,6 +240,8 @@ def test_each_figure_is_a_part_of_its_own() -> None:
     assert named(RelayFigures(broker=1000.0)) == set()
     assert named(RelayFigures(broker=1000.0, unreleased=30.0)) == {"broker"}
     assert named(RelayFigures(broker=1.0, unreleased=30.0)) == set()
+    # It was silent first, and then went away.
+    assert named(RelayFigures(broker=1.0, unanswered=30.0)) == {"broker"}
     assert named(RelayFigures(keeping={"time": 59.9})) == set()
     assert named(RelayFigures(keeping={"time": 60.0, "hints": 1.0})) == {"keeping"}
 
