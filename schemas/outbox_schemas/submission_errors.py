@@ -73,7 +73,7 @@ class LogicalKeyConflict(OutboxError):  # noqa: N818 - named by what happened
             remedy = "give this work a key of its own, with supersedes where it comes in place of what waits"
         super().__init__(
             f"logical key {logical_key!r} of kind {kind!r} (tenant {tenant!r}) already belongs to job {job_id}, {state}"
-            f"with different arguments; {remedy}"
+            f"with different arguments (a payload's version is one of them); {remedy}"
         )
 
     def __reduce__(self) -> tuple[partial[LogicalKeyConflict], tuple[()]]:

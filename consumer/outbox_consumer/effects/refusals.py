@@ -51,7 +51,8 @@ def unsettled_reason(effects: str) -> str:
     """Return the words for an attempt whose handler has returned although effects, named so, are open."""
     return (
         f"the handler has returned, but nobody knows whether these effects have happened: {effects}; let what "
-        "job.effect() raises end the attempt, and wait for the threads that call it: the next attempt settles them"
+        "job.effect() raises end the attempt, and wait for the threads and tasks that call it: the next attempt "
+        "settles them"
     )
 
 

@@ -86,7 +86,7 @@ def test_other_arguments_under_a_taken_key_are_a_conflict(database: Database, wa
             await caller.enqueue(Note(key="k", body="secret-two"))
         assert caught.value.job_id == ref.id
         assert "secret" not in str(caught.value)
-        with pytest.raises(LogicalKeyConflict):
+        with pytest.raises(LogicalKeyConflict, match="a payload's version is one of them"):
             await caller.enqueue(NewerNote(key="k", body="one"))
         await caller.execute(INSERT, {"id": "still healthy"})
         await caller.commit()
