@@ -21,8 +21,9 @@ log = logging.getLogger("outbox.relay")
 
 # So many batches of one queue may follow each other before the next queue has its turn.
 BATCHES = 4
-# Where several tenants share a queue, no more than this, once: whoever comes to it must not wait for a long release.
-SHARED_BATCH = 200
+# Where several tenants share a queue, no more than this, once: whoever comes to it must not wait for a long release. It
+# takes about as long as a look at the queue does; what is left has its turn after the next look.
+SHARED_BATCH = 50
 
 
 @dataclass(frozen=True, slots=True)
