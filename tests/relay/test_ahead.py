@@ -5,7 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_relay.ahead import FEWEST, LONGER, PART, SAVED_S, Ahead
+from outbox.releasing.relaying import DueQueue
+from outbox.settings import RelaySettings
+from outbox_relay.ahead import FEW_OUT, FEWEST, LONGER, PART, SAVED_S, Ahead
+from outbox_relay.runways import Runways
 
 
 class Clock:
@@ -32,6 +35,31 @@ def test_those_who_were_there_keep_their_part(looks: list[tuple[float, float, in
         earned += rate * PART * passed_s if number else 0.0
         largest = max(largest, rate * PART * SAVED_S)
         assert sent <= largest + earned + 1e-6
+
+
+def test_a_part_of_what_is_taken_goes_ahead_and_no_more() -> None:
+    """Who asks for more, look after look, gets a part of the rate, beside what was saved up at first."""
+    clock = Clock()
+    ahead = Ahead(clock)
+    sent, rate, looks = 0, 1000.0, 400
+    for _ in range(looks):
+        got = ahead.most(rate, out=0, runway=2000)
+        ahead.sent(got)
+        sent += got
+        clock.now += 0.005
+    part = rate * PART * 0.005 * (looks - 1)
+    assert part <= sent <= part + FEWEST
+
+
+def test_nothing_goes_ahead_where_next_to_nothing_is_out() -> None:
+    """What stands in front of a newcomer is gone at once then: its look would be for nothing, unless the queue is
+    crowded.
+    """
+    runways = Runways(RelaySettings(), lambda: 1000, lambda _queue, count: count)
+    for out, crowded, goes in ((FEW_OUT - 1, False, False), (FEW_OUT - 1, True, True), (FEW_OUT, False, True)):
+        queue = DueQueue("q", out)
+        runways.seen([queue])
+        assert (runways.ahead(queue, crowded=crowded) > 0) is goes
 
 
 def test_where_nobody_takes_anything_little_goes() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from outbox.releasing.limited import LimitedRelease
 from outbox.releasing.relaying import ReleasedHint
-from outbox_relay.limit_looks import LimitLooks
+from outbox_relay.limit_looks import LONGEST_S, LimitLooks
 
 HINT = ReleasedHint(b"", 1, 0)
 SECONDS = 60.0
@@ -51,6 +51,12 @@ def test_a_rate_is_used_though_looks_are_slow_now_and_then() -> None:
     """A look that had to wait for its turn says nothing of what the next one takes."""
     chance = random.Random(5)
     assert used(100, 20, lambda: chance.choice([0.005, 0.02, 0.1])) >= 0.97
+
+
+def test_a_token_that_comes_late_puts_no_other_look_off() -> None:
+    """A slow rate's next token is a minute away; others of the queue may have room long before."""
+    waits = pauses(LimitedRelease([], True, 60.0, 60.0), [0.001] * 10)
+    assert max(waits) == pytest.approx(LONGEST_S)
 
 
 def test_a_look_that_is_dear_for_a_rate_leaves_half_of_the_time() -> None:

@@ -135,3 +135,16 @@ def test_what_is_out_beyond_a_limit_is_taken_back_by_a_keeper(
     assert LimitKeeper().keep(link).taken_back == 5 - stay
     assert LimitKeeper().keep(link).taken_back == 0
     assert phases(database).get("released", 0) == stay
+
+
+def test_what_a_tenant_runs_counts_where_its_hints_are_taken_back(database: Database, link: Link) -> None:
+    """Two of it may run, one does: of three hints that slipped through one stays; another tenant has its own two."""
+    limit(database, tenant_max_running=2)
+    submit(database, 4, tenant="acme")
+    submit(database, 3, tenant="other")
+    (runs,) = take(link, [hint.job_id for hint in go(link, batch=1).hints])
+    out = "UPDATE {s}.outbox SET phase = 'released', released_at = {s}.clock(), release_count = 1 WHERE phase = 'owed'"
+    database.rows(out)
+    assert LimitKeeper().keep(link).taken_back == 3
+    left = "SELECT tenant, count(*) FROM {s}.outbox WHERE phase = 'released' GROUP BY 1"
+    assert dict(database.rows(left)) == ({"acme": 1, "other": 2} if runs.tenant == "acme" else {"acme": 2, "other": 1})

@@ -114,6 +114,18 @@ def test_no_hint_is_taken_back_where_the_transaction_would_fail(database: Databa
     assert take_back_beyond(link, "notes", 1, batch=9) == 0
 
 
+def test_of_what_is_beyond_a_runway_that_goes_back_which_went_last(database: Database, link: Link) -> None:
+    """Those that have been out for longest are the next to be claimed, so they stay, whichever were submitted first."""
+    jobs = submit(database, 4)
+    release_all(link)
+    for age_s, job in enumerate(jobs):
+        database.rows(
+            "UPDATE {s}.outbox SET released_at = released_at - %s * interval '1 s' WHERE job_id = %s", age_s, job
+        )
+    assert take_back_beyond(link, "notes", 1, batch=9) == 3
+    assert database.rows("SELECT job_id FROM {s}.outbox WHERE phase = 'released'") == [(jobs[3],)]
+
+
 def test_tenants_have_limits_and_a_weight(database: Database, ops: sa.Connection) -> None:
     """They are merged likewise, and listed behind their queue."""
     with ops.begin():
@@ -263,6 +275,19 @@ def test_changes_of_a_tenant_s_rate_give_nothing_away(database: Database, link: 
     database.clock.advance(60)
     LimitKeeper().keep(link)
     assert change(set_queue, tenant_burst=8) == 8
+
+
+def test_a_tenant_that_comes_later_finds_what_a_rate_before_had_left(
+    database: Database, link: Link, ops: sa.Connection
+) -> None:
+    """What a change leaves of the rate for each tenant holds for one of which nothing is written down, too."""
+    database.clock.stop()
+    for burst in (4, 9):
+        with ops.begin():
+            set_queue(ops, "notes", tenant_rate_per_s=1, tenant_burst=burst, **WHO)
+    assert spend(database, link) == 4
+    database.clock.advance(1)
+    assert spend(database, link) == 1
 
 
 def test_a_rate_that_is_unset_and_set_again_has_what_was_left(

@@ -101,6 +101,12 @@ def test_one_place_at_a_time_still_gives_the_shares() -> None:
     assert "".join("".join(line.serve(1)) for _ in range(8)) in ("aaabaaab", "baaabaaa")
 
 
+def test_the_rest_of_a_turn_is_no_more_than_the_weight_is_now() -> None:
+    """Whose weight was lowered in the middle of its turn has no more of that turn than the new weight gives."""
+    visited = [Visited("a", 2, 100), Visited("b", 2, 100)]
+    assert share(visited, 4, Turn("a", 9), whole=True) == ([2, 2], Turn("b", 0))
+
+
 def test_a_part_of_the_round_serves_each_once_and_moves_on() -> None:
     """Where there are more tenants than one visit sees, none of them has a second turn before the others' first."""
     line = Line([1] * 8, [100] * 8)

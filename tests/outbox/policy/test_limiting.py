@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outbox.policy.limiting import Allowance, Candidate, Rule, Tokens, Use, level
@@ -76,12 +76,18 @@ class Fleet:
         self.of_tenants |= {name: Tokens(left, self.now) for name, left in allowed.left_of_tenants.items()}
         most = self.rule.max_running
         assert most is None or not chosen or before + len(chosen) <= most
+        assert not chosen or self._bursts_hold({one.tenant for one in chosen})
         for tenant in {one.tenant for one in chosen}:
             most = self.rule_of(tenant).max_running
             assert most is None or self.released[tenant] + self.running[tenant] <= most
         if len(chosen) < batch:
             self.check_nothing_idle()
         return allowed
+
+    def _bursts_hold(self, tenants: set[str]) -> bool:
+        """Tell whether all hints that are out, of everybody and of each tenant, might start at once."""
+        out = [(self.rule, self.released.total()), *((self.rule_of(one), self.released[one]) for one in tenants)]
+        return all(mine.burst is None or count <= mine.burst for mine, count in out)
 
     def check_nothing_idle(self) -> None:
         """Fail if somebody is left in line who might go."""
@@ -110,6 +116,8 @@ class Fleet:
 
 
 @given(some, rates, some, rates, some, rates, steps)
+@example(None, (20.0, 1), None, None, None, None, [("arrive", "a", 2, 1), ("wait", "a", 1, 10)])
+@example(None, None, None, (20.0, 1), None, None, [("arrive", "a", 2, 1), ("wait", "a", 1, 10)])
 def test_no_limit_is_exceeded_and_no_slot_idle(
     most: int | None,
     rate: tuple[float, int] | None,
@@ -153,6 +161,13 @@ def test_the_wait_is_until_the_next_token() -> None:
     allowed = Allowance(Rule(None, 10.0, 5), Rule(), Tokens(0.25, NOW), {}, NOW)
     assert allowed.choose([Candidate(1, "a")], 5) == []
     assert allowed.wait_s == pytest.approx(0.075)
+
+
+def test_no_token_is_waited_for_where_no_slot_is_free() -> None:
+    """A slot, or a claim of what is out, comes when it comes: the next token's time says nothing."""
+    for use in (Use(0, 1), Use(1, 0)):
+        allowed = Allowance(Rule(1, 10.0, 1), Rule(), Tokens(0.25, NOW), {"a": use}, NOW)
+        assert allowed.wait_s is None
 
 
 def test_a_full_bucket_keeps_no_credit_for_a_slow_release() -> None:

@@ -51,6 +51,13 @@ def test_no_more_are_out_and_running_than_the_limit(database: Database, link: Li
     assert phases(database) == {"owed": 2, "released": 1, "leased": 1}
 
 
+def test_where_there_is_room_for_all_time_decides_and_no_turn(database: Database, link: Link) -> None:
+    """Tenants take turns where more is due than may go; else jobs of several go in the order of their time."""
+    limit(database, max_running=10)
+    jobs = [submit(database, tenant=tenant)[0] for tenant in ("c", "a", "b", "a")]
+    assert ids(link) == jobs
+
+
 def test_nothing_starts_where_the_limit_is_nought(database: Database, link: Link) -> None:
     """A limit of 0 holds everything, and none lets everything go that is due."""
     submit(database, 3)

@@ -374,6 +374,21 @@ def test_a_schedule_that_another_holds_is_passed_over(plan: Any, database: Datab
     assert [turn.name for turn in plan.turns()] == ["held"]
 
 
+def test_a_turn_waits_for_nobodys_lock_for_long(plan: Any, database: Database) -> None:
+    """While a schedule's turn waits the others have none; what comes after it on the connection has its own bound."""
+    plan.at("2026-05-01T12:00:00+00:00")
+    plan.add()
+    link = database.link("test/turns")
+
+    def bound() -> str:
+        return str(link.connection().execute("SHOW lock_timeout").fetchone()[0])
+
+    usual, in_turn = bound(), list[str]()
+    assert take_turn(link, lambda: in_turn.append(bound())) is not None
+    assert in_turn == ["200ms"]
+    assert bound() == usual != "200ms"
+
+
 def test_what_another_transaction_holds_keeps_one_schedule_waiting(plan: Any, database: Database) -> None:
     """A waiting job that an open cancel holds, or a key that is just submitted, holds up that schedule, not the others:
     it is tried again soon, counts as broken only if that lasts, and goes on once it is over.
