@@ -85,8 +85,8 @@ $(PROMETHEUS)/usr/bin/promtool: $(READY)
 	@mkdir -p $(PROMETHEUS) && cd $(PROMETHEUS) && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
 
 .PHONY: soak
-soak: $(READY) ## Run the tests that take minutes each, such as a job that outlives the broker's patience
-	@$(BIN)/python -m pytest -m soak tests/consumer/test_soak.py tests/outbox/schedules tests/outbox/policy $(TEST_ARGS)
+soak: $(READY) ## Run the tests that take minutes each: ten years of schedules under kills, a job that outlives the broker's patience, …
+	@$(BIN)/python -m pytest -m soak tests/consumer/test_soak.py tests/relay/test_ten_years.py tests/outbox/schedules tests/outbox/policy $(TEST_ARGS)
 
 .PHONY: check
 check: $(READY) lint types lock-check ## Lint, formatting, types, import layers, lock file

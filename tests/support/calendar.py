@@ -14,6 +14,18 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
+ZONES = ("Europe/Berlin", "America/New_York")
+RULES = (
+    "30 2 * * *", "30 1 * * *", "0 0 * * *", "0 2 * * *", "0 3 * * *", "59 1 * * *", "0,30 2 * * *",
+    "15,45 1,2,3 * * *", "0 1-4 * * *", "5/10 2 * * *", "0 0 1 * *", "0 0 31 * *", "30 2 29 2 *", "0 12 29 2 1",
+    "30 2 * 3 SUN", "30 2 25-31 3,10 0", "30 1 1-7 11 7", "0 9 * * MON-FRI", "0 9-17 * * 1-5", "15 10 15 * *",
+    "0 0 * * 0", "0 0 * * 7", "0 6 1,15 * 1", "30 23 * * *", "45 23 31 12 *", "0 0 1 1 *", "0 0 1 */3 *",
+    "0 4 */2 * *", "10 8 */10 * 2", "20 2 1-10/3 * *", "0 5 * JAN,JUL *", "0 22 * * SAT,SUN", "1 2 3 4 *",
+    "58 2,14 * * *", "0 2 8-14 3 *", "*/15 2 * * *", "*/20 0-6 * * *", "*/30 * * * *", "0 * * * *", "30 * * * *",
+    "0 */2 * * *", "0 */6 * * *", "45 */3 * * 1-5", "*/45 1-3 * * SUN", "* 2 * 3,10,11 *", "*/5 * 1 * *",
+    "0,59 * * * *", "17 * */5 * *", "7-9 */4 * 2 *", "*/10 1,2 * * *",
+)  # fmt: skip
+
 _NAMES = {name: str(number) for number, name in enumerate(["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"])} | {
     name: str(number + 1)
     for number, name in enumerate(["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"])

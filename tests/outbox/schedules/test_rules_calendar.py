@@ -11,11 +11,10 @@ import pytest
 from cronsim import CronSim
 
 from outbox.schedules.rules import parse_rule
-from support.calendar import Oracle, runs
+from support.calendar import RULES, ZONES, Oracle, runs
 
 FIRST, YEARS = 2018, 10
 START = datetime(FIRST, 1, 1, tzinfo=UTC)
-ZONES = ("Europe/Berlin", "America/New_York")
 # Changes by half an hour, at midnight, up to midnight, during Ramadan, of a whole day; and none.
 ODD_ZONES = (
     ("Australia/Lord_Howe", 2018),
@@ -29,16 +28,6 @@ ODD_ZONES = (
     ("Asia/Kathmandu", 2018),
     ("UTC", 2018),
 )
-RULES = (
-    "30 2 * * *", "30 1 * * *", "0 0 * * *", "0 2 * * *", "0 3 * * *", "59 1 * * *", "0,30 2 * * *",
-    "15,45 1,2,3 * * *", "0 1-4 * * *", "5/10 2 * * *", "0 0 1 * *", "0 0 31 * *", "30 2 29 2 *", "0 12 29 2 1",
-    "30 2 * 3 SUN", "30 2 25-31 3,10 0", "30 1 1-7 11 7", "0 9 * * MON-FRI", "0 9-17 * * 1-5", "15 10 15 * *",
-    "0 0 * * 0", "0 0 * * 7", "0 6 1,15 * 1", "30 23 * * *", "45 23 31 12 *", "0 0 1 1 *", "0 0 1 */3 *",
-    "0 4 */2 * *", "10 8 */10 * 2", "20 2 1-10/3 * *", "0 5 * JAN,JUL *", "0 22 * * SAT,SUN", "1 2 3 4 *",
-    "58 2,14 * * *", "0 2 8-14 3 *", "*/15 2 * * *", "*/20 0-6 * * *", "*/30 * * * *", "0 * * * *", "30 * * * *",
-    "0 */2 * * *", "0 */6 * * *", "45 */3 * * 1-5", "*/45 1-3 * * SUN", "* 2 * 3,10,11 *", "*/5 * 1 * *",
-    "0,59 * * * *", "17 * */5 * *", "7-9 */4 * 2 *", "*/10 1,2 * * *",
-)  # fmt: skip
 
 
 def found(expression: str, zone: str, first: int, years: int) -> list[int]:
