@@ -6,12 +6,12 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, pairwise
 
 from crash.processes import Process
-from fairness.verdicts import Verdict, most_at_once
+from fairness.verdicts import Span, Verdict, most_at_once
 from fairness.work import LEASE_S, Few, Keyed, Lonely
 from fairness.world import Ground, World, world
 from outbox.limits.setting import set_queue
@@ -20,6 +20,9 @@ __all__ = ["limits_under_kills"]
 
 CONSUMERS = 20
 KILLED_S = 60.0
+# After the last kill: how long slots may take to come back, and how many jobs each is to have had then.
+BACK_S = 30.0
+AFTER = 30
 LIMITS = {"lonely": 1, "few": 3, "keyed": 1}
 NAMES = {"lonely": "a queue's limit of 1", "few": "a queue's limit of 3", "keyed": "a concurrency key's limit of 1"}
 # Until when a lease that was lost has been sure to last: heartbeats may have made it longer.
@@ -57,17 +60,30 @@ def limits_under_kills(ground: Ground) -> Iterator[Verdict]:
         with _watched(here) as seen:
             killed = _kill_each_second(here, consumers)
             mark = here.database.value("SELECT coalesce(max(number), 0) FROM public.runs")
-            time.sleep(6)  # what the dead had is free after two seconds, and three more may pass until that is seen
+            began = time.monotonic()
+            # What the dead had is free after two seconds, and three more may pass until that is seen.
+            here.until(lambda: _all_back(_ran(here, mark)), "all slots are back", BACK_S)
+            took_s = time.monotonic() - began
+        ran = _ran(here, mark)
         for place, most in LIMITS.items():
             yield _verdict(here, place, most, seen[place], killed)
-            ran = [(row[0], row[1]) for row in here.database.rows(_RAN, place, mark)]
-            back = most_at_once(ran)
-            figure = f"{back} ran at once, {len(ran)} jobs in the 6 s after the last kill"
+            back = most_at_once(ran[place])
+            figure = f"{back} ran at once, {len(ran[place])} jobs in the {took_s:.1f} s after the last kill"
             yield Verdict(f"{NAMES[place]}: all slots are back", figure, str(most), back == most)
         done = [row[0] for row in here.database.rows(_ORDER)]
         wrong = sum(second < first for first, second in pairwise(done))
         figure = f"{wrong} of {len(done)} jobs came before one that was submitted earlier"
         yield Verdict("a key's order, under kills", figure, "none", wrong == 0 and len(done) > 1)
+
+
+def _ran(here: World, mark: int) -> dict[str, list[Span]]:
+    """Return from when until when each job ran that began after a mark, by what it may not overlap."""
+    return {place: [(row[0], row[1]) for row in here.database.rows(_RAN, place, mark)] for place in LIMITS}
+
+
+def _all_back(ran: Mapping[str, Sequence[Span]]) -> bool:
+    """Tell whether as many have run at once as may, everywhere, and others after them."""
+    return all(most_at_once(ran[place]) >= most and len(ran[place]) > AFTER * most for place, most in LIMITS.items())
 
 
 def _verdict(here: World, place: str, most: int, sampled: int, killed: int) -> Verdict:
