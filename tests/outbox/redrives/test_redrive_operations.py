@@ -95,6 +95,20 @@ def test_a_canary_that_fails_otherwise_stops_nothing_by_its_code(
     assert turn(link).redriven == 4  # type: ignore[union-attr]
 
 
+def test_the_code_counts_of_canaries_alone(database: Database, link: Link, engine: sa.Engine) -> None:
+    """They have shown that the cause is gone: what fails as before among the rest is for the ratio to count."""
+    ids = dead(database, link, 5)
+    begin(engine, canary=1, rate=2, stop_on=StopOn(failure_ratio=None))
+    turn(link)
+    assert run_ready(database, link) == [min(ids)]
+    for outcome in ("fail", "succeed"):
+        database.clock.advance(20)
+        done = turn(link)
+        assert done is not None
+        assert (done.redriven, done.state) == (2, "running")
+        assert len(run_ready(database, link, outcome)) == 2
+
+
 def test_too_many_failures_stop_it_at_any_time(database: Database, link: Link, engine: sa.Engine) -> None:
     """The ratio counts once enough have ended."""
     dead(database, link, 30)
@@ -205,6 +219,60 @@ def test_where_no_canary_can_run_it_ends(database: Database, link: Link, engine:
     database.clock.advance(20)
     assert turn(link).state == "done"  # type: ignore[union-attr]
     assert read_redrive(link, operation).stop_reason is None
+
+
+def test_no_canary_takes_the_place_of_another(database: Database, link: Link, engine: sa.Engine) -> None:
+    """One is refused, one is held by somebody: who takes the place of the first is none of them."""
+    ids = dead(database, link, 4)
+    begin(engine, canary=2)
+    with engine.begin() as connection:
+        discard(connection, ids[1:2], by="you", reason="no use")
+    with database.connect(autocommit=False) as other:
+        other.execute(database.sql("SELECT 1 FROM {s}.jobs WHERE id = %s FOR UPDATE", escaped=True), [ids[0]])
+        done = turn(link)
+        other.rollback()
+    assert done is not None
+    assert (done.redriven, done.refused) == (1, 1)
+    assert database.rows("SELECT job_id FROM {s}.redrive_items WHERE canary ORDER BY job_id") == [
+        (one,) for one in ids[:3]
+    ]
+
+
+def test_what_is_over_stays_so(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Nobody pauses, resumes or aborts it, and it is told how it has ended; nothing is audited."""
+    [job_id] = dead(database, link, 1)
+    with engine.begin() as connection:
+        operation = redrive(connection, job_id, by="me", reason="x").operation_id
+    run_ready(database, link)
+    database.clock.advance(20)
+    assert turn(link).state == "done"  # type: ignore[union-attr]
+    before, acts = read_redrive(link, operation), database.count("audit")
+    with engine.begin() as connection:
+        for action in ("pause", "resume", "abort"):
+            with pytest.raises(RedriveRefused, match="is done; only one that is"):
+                steer_redrive(connection, operation, action, by="me", reason="x")
+    assert (read_redrive(link, operation), database.count("audit")) == (before, acts)
+
+
+def test_a_failure_of_before_a_good_turn_counts_no_more(database: Database, link: Link, engine: sa.Engine) -> None:
+    """Of two relays the one whose turn failed comes too late, after the other's good one, or after a person's word."""
+    [job_id] = dead(database, link, 1)
+    operation = redriven_slowly(engine, job_id)
+    stale = {
+        "operation_id": operation,
+        "failed_turns": 1,
+        "pause_s": 60.0,
+        "next_state": "running",
+        "stop_reason": None,
+    }
+    before = read_redrive(link, operation)
+    assert link.run("postpone_redrive", **stale) == []
+    assert read_redrive(link, operation) == before
+    with engine.begin() as connection:
+        steer_redrive(connection, operation, "pause", by="me", reason="x")
+    before = read_redrive(link, operation)
+    assert link.run("postpone_redrive", **stale | {"failed_turns": 0}) == []
+    assert read_redrive(link, operation) == before
 
 
 def failing_turn(link: Link) -> None:

@@ -299,6 +299,40 @@ def test_a_look_into_a_job(database: Database, link: Link) -> None:
         open_job(link, None, UUID(int=5), **WHO)
 
 
+@pytest.mark.parametrize("long", ["attempts", "checkpoints", "effects"])
+def test_a_look_into_a_long_job_is_bounded(database: Database, link: Link, long: str) -> None:
+    """Of each it shows so many, of attempts the newest, and says that there are more, whichever they are."""
+    (job_id,) = seal(database, 1, ring("k1"))
+    (row,) = link.run("read_seals", job_ids=[job_id])
+    vault, _ = open_payload(ring("k1"), Identity(row.id, row.tenant, row.kind, row.version), row.sealed)
+    error, trace = vault.seal_text("it broke", "error"), vault.seal_text("here", "traceback")
+    for number in range(1, 4 if long == "attempts" else 3):
+        database.rows(
+            "INSERT INTO {s}.attempts (job_id, number, lease_token, worker, host, worker_version, handler_version, "
+            "claimed_at, ended_at, outcome, error_class, error_code, error_message, traceback) "
+            "VALUES (%s, %s, gen_random_uuid(), 'w', 'h', '1', '1', now(), now(), 'retried', 'unknown', 'E', %s, %s)",
+            job_id, number, error, trace,
+        )  # fmt: skip
+    for name in "abc" if long == "checkpoints" else "ab":
+        sealed = vault.seal_json("[1]", f"checkpoint:{name}")
+        database.rows("INSERT INTO {s}.checkpoints VALUES (%s, %s, 1, %s::jsonb, {s}.clock())", job_id, name, sealed)
+    for name in "abc" if long == "effects" else "ab":
+        result, why = vault.seal_json("2", f"effect:{name}"), vault.seal_text("cut", f"effect_error:{name}")
+        database.rows(
+            "INSERT INTO {s}.effects (job_id, name, state, arguments_digest, attempt, created_at, updated_at, result, "
+            "error_message, error_code) VALUES (%s, %s, 'uncertain', '', 1, now(), now(), %s::jsonb, %s, 'E')",
+            job_id, name, result, why,
+        )  # fmt: skip
+    found = open_job(link, ring("k1"), job_id, **WHO, limit=2)
+    numbers = (2, 3) if long == "attempts" else (1, 2)
+    assert ([thing.name for thing in found.things][1:], found.is_cut) == (
+        [f"{what} of attempt {number}" for what in ("error", "traceback") for number in numbers]
+        + [f"{what} {name}" for what in ("checkpoint", "result of effect", "error of effect") for name in "ab"],
+        True,
+    )
+    assert not open_job(link, ring("k1"), job_id, **WHO, limit=3).is_cut
+
+
 class SecretKeyed(SecretNote):
     """Sealed jobs, one at a time."""
 
