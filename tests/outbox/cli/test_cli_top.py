@@ -79,11 +79,11 @@ def test_looks_that_are_refused_are_put_off(database: Database, monkeypatch: pyt
 class Terminal:
     """A pseudo terminal with a program on it."""
 
-    def __init__(self, url: str, *arguments: str) -> None:
+    def __init__(self, url: str, *arguments: str, kind: str = "xterm") -> None:
         self._mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 140, 0, 0))
         self.modes = termios.tcgetattr(theirs)
-        environment = os.environ | {"OUTBOX_DATABASE_URL": url, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+        environment = os.environ | {"OUTBOX_DATABASE_URL": url, "TERM": kind, "LC_ALL": "C.UTF-8"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "outbox", *arguments],
             stdin=theirs,
@@ -168,3 +168,15 @@ def test_a_request_to_end_leaves_the_terminal_as_it_was(terminal: Terminal) -> N
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.process.wait(10) == 143
     assert terminal.is_as_before()
+
+
+def test_a_terminal_that_this_machine_does_not_know_is_written_to_once(database: Database) -> None:
+    """As one that can't be driven; it is told why, and what to do."""
+    running(database, database.link(), payloads=[Note(key="first")])
+    terminal = Terminal(database.url, "top", kind="nobody-knows")
+    try:
+        assert terminal.process.wait(60) == 0
+        assert until(lambda: terminal.shows("first"))
+        assert terminal.shows("this machine knows no terminal nobody-knows; TERM=xterm mostly does")
+    finally:
+        terminal.close()

@@ -12,6 +12,7 @@ from outbox.cli.output import connect, is_json, json_option, pass_settings, show
 from outbox.cli.top.reading import read_picture
 from outbox.cli.top.screen import report
 from outbox.settings import Settings
+from outbox.texts.masking import masked_line
 
 __all__ = ["top"]
 
@@ -41,4 +42,19 @@ def top(settings: Settings, *, once: bool, every: float) -> None:
 
 
 def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and _is_known()
+
+
+def _is_known() -> bool:
+    """Tell whether this machine knows the kind of terminal, and say so if it doesn't: a container may know few."""
+    try:
+        import curses  # noqa: PLC0415 - as above
+    except ImportError:
+        return False
+    try:
+        curses.setupterm()
+    except curses.error:
+        name = masked_line(os.environ.get("TERM", ""))
+        click.echo(f"this machine knows no terminal {name}; TERM=xterm mostly does, and shows it live", err=True)
+        return False
+    return True
