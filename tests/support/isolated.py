@@ -41,6 +41,14 @@ class ScriptHandler(_Scripted, Handler[Script]):
     isolation = "process"
 
 
+class LeasedHandler(_Scripted, Handler[Script]):
+    """Runs scripts under a lease that outlasts any test."""
+
+    retry = NOW
+    lease = timedelta(minutes=10)
+    isolation = "process"
+
+
 class RenewedHandler(_Scripted, Handler[Script]):
     """Runs ten scripts in each process."""
 

@@ -13,6 +13,7 @@ from support.consuming import Desk, handler, overrun
 from support.invariants import check_invariants
 from support.isolated import (
     CardHandler,
+    LeasedHandler,
     RenewedHandler,
     ScriptHandler,
     SealedHandler,
@@ -135,10 +136,10 @@ def test_overrun_frees_its_slot(desk: Desk, tmp_path: Path, does: str) -> None:
     ("does", "code"), [("sends_forever", "LeaseLost"), ("sends_stubbornly", "max_runtime_exceeded")]
 )
 def test_overrun_in_an_effect_leaves_it_uncertain(desk: Desk, tmp_path: Path, does: str, code: str) -> None:
-    """Interrupted or killed in the middle of a call: the attempt ends after that, and not before it is on record that
-    nobody knows what came of it.
+    """Interrupted or killed in the middle of a call: the attempt ends right after that, and not before it is on
+    record that nobody knows what came of it.
     """
-    running = desk.start(ScriptHandler(), concurrency=1)
+    running = desk.start(LeasedHandler(), concurrency=1)
     job_id = submit(desk, does, tmp_path)
     until((tmp_path / "running").exists)
     pid = int((tmp_path / "running").read_text(encoding="ascii"))

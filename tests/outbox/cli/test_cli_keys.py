@@ -146,6 +146,9 @@ def test_open_shows_a_job_in_clear(run: Any, database: Database) -> None:
     assert run([], "open", str(job_id), *WHO)[0] == 2
     assert run(["k1"], "open", str(job_id))[0] == 2
     assert run(["k1"], "open", str(job_id), "--by", "a\x1bb", "--reason", "x")[0] == 2
+    for limit in ("0", "10001", "-1"):
+        assert run(["k1"], "open", str(job_id), *WHO, "--limit", limit)[0] == 2
+    assert database.count("audit WHERE action = 'job.open'") == 2
 
 
 def test_open_gives_each_line_of_a_text_its_own() -> None:
