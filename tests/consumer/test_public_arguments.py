@@ -33,7 +33,7 @@ from outbox_consumer.contract.handler import BaseHandler
 from outbox_consumer.effects.values import remote_of, says_not_done, says_nothing
 from outbox_schemas import OutboxError, SettingsError
 from support.jobs import Note
-from support.strange import STRANGE
+from support.strange import STRANGE, Unbound
 
 # What a handler in a process alone may say.
 _OF_PROCESSES = {"memory_limit", "cpu_limit", "output_limit", "max_jobs_per_child", "max_child_age"}
@@ -93,17 +93,6 @@ class _Unspeakable:
         raise ValueError("no text")
 
 
-class _Unbound:
-    """A proxy outside of what it stands for."""
-
-    @property
-    def __class__(self) -> Any:
-        raise SystemExit("nothing is bound")
-
-    def __str__(self) -> str:
-        raise SystemExit("nothing is bound")
-
-
 @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: error.__name__)
 def test_an_error_is_made_whatever_it_is_given(error: type[Any]) -> None:
     """Another error in its place would lose what it means: what is no code, no wait, no text gives way."""
@@ -118,7 +107,7 @@ def test_an_error_is_made_whatever_it_is_given(error: type[Any]) -> None:
 
 def test_an_answer_is_kept_whatever_it_is() -> None:
     """An effect has happened whatever `send` returns of it."""
-    for bad in (*STRANGE, _Unspeakable(), _Unbound()):
+    for bad in (*STRANGE, _Unspeakable(), Unbound()):
         assert remote_of(EffectResult("x", remote_id=bad)).result_text == '"x"'  # type: ignore[arg-type]
         assert remote_of(EffectResult(bad)) is not None
         assert not says_not_done(bad)

@@ -5,12 +5,13 @@ a result, it would end the job in success with its work undone.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-from outbox_consumer.basis.errors import TerminalError
+from outbox_consumer.basis.errors import TerminalError, is_a
 
-__all__ = ["is_lazy", "refuse_unfinished"]
+__all__ = ["is_awaitable", "is_lazy", "refuse_unfinished"]
 
 # What nearly all handlers return: told at small cost.
 _PLAIN = (type(None), str, int, dict, list, tuple)
@@ -23,6 +24,13 @@ def is_lazy(function: Callable[..., Any]) -> bool:
         or inspect.isgeneratorfunction(function)
         or inspect.isasyncgenfunction(function)
     )
+
+
+def is_awaitable(value: object) -> bool:
+    """Tell whether a value would have to be awaited, as `inspect.isawaitable` does, by its own class alone."""
+    if is_a(value, GeneratorType):
+        return bool(value.gi_code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+    return issubclass(type(value), Awaitable)
 
 
 def refuse_unfinished(value: Any, what: str, *, instead: str, may_iterate: bool = False) -> Any:
@@ -39,11 +47,11 @@ def refuse_unfinished(value: Any, what: str, *, instead: str, may_iterate: bool 
     """
     if type(value) in _PLAIN:
         return value
-    if inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
+    if is_awaitable(value):
+        if is_a(value, CoroutineType):
             value.close()  # or Python would complain that nobody has awaited it
         problem = f"which nobody awaits, so it has not run; {instead}"
-    elif inspect.isasyncgen(value) or (inspect.isgenerator(value) and not may_iterate):
+    elif is_a(value, AsyncGeneratorType) or (is_a(value, GeneratorType) and not may_iterate):
         problem = "which nobody iterates, so it has not run; return a list, or nothing"
     else:
         return value

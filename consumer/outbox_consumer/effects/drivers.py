@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
+from types import CoroutineType
 from typing import Any, NoReturn
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ import sqlalchemy as sa
 from outbox_consumer.basis.copies import end_copy
 from outbox_consumer.basis.errors import TerminalError, is_a
 from outbox_consumer.basis.trails import asking
+from outbox_consumer.basis.unfinished import is_awaitable
 from outbox_consumer.effects.course import Ask, Course, Record
 from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone, note_whose
 from outbox_consumer.effects.refusals import unawaited, unsettled_reason
@@ -223,7 +225,7 @@ async def _driven(course: Course, recorder: _Recorder) -> Any:
         with asking(course.trail, step.what):
             try:
                 answer = step.run()
-                return await answer if inspect.isawaitable(answer) else answer
+                return await answer if is_awaitable(answer) else answer
             finally:
                 end_copy()
 
@@ -242,11 +244,11 @@ async def _driven(course: Course, recorder: _Recorder) -> Any:
 
 def _not_awaitable(what: str, answer: Any) -> Any:
     """Refuse an answer that would have to be awaited to become one."""
-    if inspect.iscoroutine(answer):
+    if is_a(answer, CoroutineType):
         answer.close()
         raise _SyncNeededError(
             f"{what} returned a coroutine, which has not run; await job.effect_async() in an AsyncHandler"
         )
-    if inspect.isawaitable(answer):
+    if is_awaitable(answer):
         raise TypeError(f"{what} returned an awaitable ({type(answer).__name__}); await job.effect_async() instead")
     return answer

@@ -83,7 +83,7 @@ def least_wait_s(error: BaseException) -> float:
     if is_a(error, Reported):
         return error.least_wait_s
     wanted = _wanted_wait(error) if issubclass(type(error), ThrottledError | PatientError) else None
-    return 0.0 if wanted is None else max(wanted.total_seconds(), 0.0)
+    return 0.0 if wanted is None else max(timedelta.total_seconds(wanted), 0.0)  # a subclass may have ideas of its own
 
 
 def _wanted_wait(error: BaseException) -> timedelta | None:

@@ -19,8 +19,9 @@ from outbox_consumer import (
     TerminalError,
 )
 from outbox_schemas.effect_keys import provider_key
-from support.consuming import Desk, Task, handler
+from support.consuming import Desk, OtherTask, Task, handler
 from support.effects import Provider, calling, failing_once, run_one
+from support.strange import Unbound
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
 ROW = "SELECT state, sends, attempt, result, remote_request_id, settled_by, error_code FROM {s}.effects"
@@ -306,6 +307,19 @@ def test_a_result_that_can_not_be_kept_is_no_reason_to_send_again(desk: Desk) ->
     assert desk.database.rows("SELECT state, remote_request_id, result, result_note <> '' FROM {s}.effects") == [
         ("confirmed", "ch_3", None, True)
     ]
+
+
+@BOTH
+def test_an_answer_that_can_not_be_asked_what_it_is_has_happened(desk: Desk, kind: str) -> None:
+    """A proxy whose object is gone: the effect is confirmed without a result. As the handler's own result it is one."""
+    provider = Provider(Unbound)
+    job_id = run_one(desk, calling(kind, lambda effect, _job: effect("charge", {}, send=provider.send)), "failed")
+    assert desk.last_error(job_id)[1] == "effect_result_unstorable"
+    assert desk.database.rows("SELECT state, settled_by FROM {s}.effects") == [("confirmed", "send")]
+    desk.start(handler(lambda *_: Unbound(), payload=OtherTask))
+    [plain] = desk.submit("plain", payload=OtherTask)
+    desk.done(1)
+    assert desk.state(plain) == "succeeded"
 
 
 def test_nonsense_is_refused_before_anything_is_written(desk: Desk) -> None:
