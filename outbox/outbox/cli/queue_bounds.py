@@ -97,7 +97,7 @@ def _is_full(bound: QueueBound, found: QueueFigures | None) -> str | None:
     if found is None:
         return None
     many = bound.max_backlog is not None and found.backlog >= bound.max_backlog
-    old = bound.max_age is not None and (found.oldest_due_s or 0) >= bound.max_age.total_seconds()
+    old = bound.max_age is not None and (found.line_age_s or 0) >= bound.max_age.total_seconds()
     return "yes" if many or old else None
 
 

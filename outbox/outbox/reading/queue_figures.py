@@ -72,6 +72,8 @@ class QueueFigures:
         scheduled: jobs that wait for their time; 10,000 stands for that and more.
         running: attempts that hold a lease.
         oldest_due_s: for how long, in seconds, the longest waiting hint that is still owed has been due.
+        line_age_s: the same of what stands in the queue's line, which `max_age` bounds; of what is set aside for its
+            concurrency key only the next one does.
         in_per_s: jobs submitted a second.
         out_per_s: jobs ended by consumers a second, as these told last; None where none has told.
         late_mean_s, late_max_s: how long after their time those that run were started (`started_at - run_at`).
@@ -96,6 +98,7 @@ class QueueFigures:
     counted_at: datetime
     age_s: float
     out_age_s: float | None = None
+    line_age_s: float | None = None
 
 
 class FigureKeeper:
@@ -212,6 +215,7 @@ def _columns(rows: Sequence[Any], counted_s: float, since_s: float | None) -> di
         "scheduled": [row.scheduled for row in rows],
         "running": [row.running for row in rows],
         "oldest_due_s": [row.oldest_due_s for row in rows],
+        "line_due_since": [row.line_due_since for row in rows],
         "in_per_s": [
             None if row.tenant else smoothed(row.in_before, row.submitted / counted_s, since_s) for row in rows
         ],

@@ -65,10 +65,10 @@ WITH RECURSIVE now AS MATERIALIZED (
 ), line AS MATERIALIZED (
   SELECT k.queue, b.tenants, greatest(CAST(:most AS integer), b.enough) AS most FROM owed AS k LEFT JOIN bounded AS b ON b.queue = k.queue
 ), due AS MATERIALIZED (
-  SELECT k.queue, p.tenant, sum(p.jobs) AS jobs, min(p.oldest) AS oldest, sum(p.looked) AS looked
+  SELECT k.queue, p.tenant, sum(p.jobs) AS jobs, min(p.oldest) AS oldest, min(p.oldest) FILTER (WHERE p.in_line) AS oldest_in_line, sum(p.looked) AS looked
   FROM line AS k CROSS JOIN now AS n CROSS JOIN LATERAL (
     SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END AS tenant, count(*) FILTER (WHERE d.due_at <= n.instant) AS jobs,
-      min(d.due_at) FILTER (WHERE d.due_at <= n.instant) AS oldest, count(*) AS looked
+      min(d.due_at) FILTER (WHERE d.due_at <= n.instant) AS oldest, count(*) AS looked, true AS in_line
     FROM (
       SELECT o.tenant, o.due_at FROM {schema}.outbox AS o
       WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key <= n.instant
@@ -76,7 +76,7 @@ WITH RECURSIVE now AS MATERIALIZED (
     ) AS d GROUP BY 1
     UNION ALL
     SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*) FILTER (WHERE d.due_at <= n.instant),
-      min(d.due_at) FILTER (WHERE d.due_at <= n.instant), count(*)
+      min(d.due_at) FILTER (WHERE d.due_at <= n.instant), count(*), true
     FROM (
       SELECT o.tenant, o.due_at FROM {schema}.outbox AS o
       WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > o.due_at AND o.order_key > n.instant
@@ -85,7 +85,7 @@ WITH RECURSIVE now AS MATERIALIZED (
     ) AS d GROUP BY 1
     UNION ALL
     -- What waits for its concurrency key stands far behind its place, and is due.
-    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*), min(d.due_at), count(*)
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*), min(d.due_at), count(*), false
     FROM (
       SELECT o.tenant, least(o.due_at - {key_aside_for}, n.instant) AS due_at FROM {schema}.outbox AS o
       WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > {key_aside_from} AND o.order_key < CAST(:aside_at AS timestamptz)
@@ -94,7 +94,7 @@ WITH RECURSIVE now AS MATERIALIZED (
     ) AS d GROUP BY 1
     UNION ALL
     -- What is set aside for a pause of its tenant or kind. Since when it has been due its row doesn't tell.
-    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*), CAST(NULL AS timestamptz), count(*)
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END, count(*), CAST(NULL AS timestamptz), count(*), false
     FROM (
       SELECT o.tenant FROM {schema}.outbox AS o
       WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key = CAST(:aside_at AS timestamptz) AND o.last_error = 'paused'
@@ -124,6 +124,7 @@ SELECT k.queue, '' AS tenant,
   ) AS s WHERE s.due_at > n.instant) AS scheduled,
   coalesce(l.running, 0) AS running,
   CAST(extract(epoch FROM n.instant - (SELECT min(d.oldest) FROM due AS d WHERE d.queue = k.queue)) AS float8) AS oldest_due_s,
+  coalesce((SELECT min(d.oldest_in_line) FROM due AS d WHERE d.queue = k.queue), n.instant) AS line_due_since,
   coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, t.release_s AS release_mean_s,
   t.claim_s AS claim_mean_s, f.in_per_s AS in_before,
   z.everything OR k.queue = ANY (z.queues) OR coalesce(g.max_running = 0, false) AS still,
@@ -138,7 +139,7 @@ LEFT JOIN {schema}.queue_limits AS g ON g.name = k.queue
 LEFT JOIN {schema}.queue_figures AS f ON f.queue = k.queue AND f.tenant = ''
 UNION ALL
 SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false), 0, 0,
-  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), 0, NULL, NULL, NULL, NULL, NULL, NULL,
+  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), coalesce(d.oldest_in_line, n.instant), 0, NULL, NULL, NULL, NULL, NULL, NULL,
   z.everything OR b.queue = ANY (z.queues) OR b.tenant = ANY (z.tenants)
     OR coalesce(g.max_running = 0, false) OR coalesce(t.max_running = 0, false),
   g.rate_per_s, g.burst, coalesce(t.rate_per_s, g.tenant_rate_per_s), CASE WHEN t.rate_per_s IS NULL THEN g.tenant_burst ELSE t.burst END

@@ -20,7 +20,7 @@ WITH now AS MATERIALIZED (
 ), put_off AS MATERIALIZED (
   {put_off_of}
 ), bounded AS MATERIALIZED (
-  SELECT f.queue, max(greatest(CAST(f.backlog AS float8) / b.max_backlog, f.oldest_due_s / b.max_oldest_s)) AS part
+  SELECT f.queue, max(greatest(CAST(f.backlog AS float8) / b.max_backlog, {line_age} / b.max_oldest_s)) AS part
   FROM {schema}.queue_bounds AS b JOIN {schema}.queue_figures AS f ON f.queue = b.queue AND f.tenant = b.tenant
   CROSS JOIN now AS n WHERE f.counted_at > n.instant - make_interval(secs => CAST(:fresh_s AS float8))
   GROUP BY f.queue

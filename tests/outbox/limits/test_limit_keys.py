@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import ClassVar
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from outbox import enqueue, explain, pause, redrive, resume, set_queue
+from outbox import QueueFull, bound_queue, enqueue, explain, pause, redrive, resume, set_queue
 from outbox.database.link import Link
 from outbox.keeping.keys import KeyKeeper
 from outbox.keeping.pauses import PauseKeeper
 from outbox.leases.ending import Failure, complete, fail, retry
 from outbox.operating.dead_letters import discard
-from outbox.reading.queue_figures import FigureKeeper
+from outbox.reading.queue_figures import FigureKeeper, list_figures
 from outbox.reading.queues import list_queues
 from outbox.releasing.limited import release_limited
 from outbox.releasing.relaying import release
@@ -224,6 +225,28 @@ def test_tokens_are_spent_for_what_went_out(database: Database, link: Link) -> N
     assert went == {jobs[0], jobs[5]}
     assert database.rows("SELECT tokens FROM {s}.queue_limits") == [(4.0,)]
     assert database.rows("SELECT tokens FROM {s}.tenant_limits") == [(4.0,)]
+
+
+@pytest.mark.parametrize("tenant", [None, "default"])
+def test_a_blocked_key_makes_no_queue_full_by_its_age(database: Database, link: Link, tenant: str | None) -> None:
+    """What waits for its key, here for a person, counts by its number; what stands in the line counts by its age."""
+    database.clock.stop()
+    jobs = submit(database, payloads=of(Blocking, 3))
+    assert go(link) == jobs[:1]
+    fail(link, [(take(link, jobs[:1])[0].lease, BROKEN)])
+    assert go(link) == []
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        bound_queue(connection, "notes", tenant=tenant, max_age=timedelta(seconds=60), by="ada", reason="r")
+    database.clock.advance(3600)
+    FigureKeeper().keep(link)
+    [found] = [one for one in list_figures(link) if one.tenant == tenant]
+    assert (found.backlog, found.oldest_due_s, found.line_age_s) == (2, 3600, 0)
+    submit(database, payloads=of(Keyed, 1, "account 2"))
+    database.clock.advance(61)
+    FigureKeeper().keep(link)
+    with pytest.raises(QueueFull) as full:
+        submit(database, payloads=of(Keyed, 1, "account 3"))
+    assert (full.value.measure, full.value.figure) == ("oldest_due_s", 61)
 
 
 def test_figures_count_what_waits_for_its_key_as_due(database: Database, link: Link) -> None:
