@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from outbox.explaining.remedies import BY_A_PERSON
 from outbox.policy.limiting import ALL_LEFT, Rule, Tokens, level
 from outbox.texts.masking import printable
+from outbox.texts.spans import span
 from outbox_schemas import Reason
 
 __all__ = ["HeldBack", "LimitsAround", "held_back", "limits_around"]
@@ -62,8 +63,12 @@ def limits_around(rows: list[Any]) -> LimitsAround | None:
     )
 
 
-def held_back(limits: LimitsAround | None, queue: str, tenant: str, now: datetime) -> Iterator[HeldBack]:
-    """Yield each limit that keeps a job of this queue and tenant from a start at `now`."""
+def held_back(
+    limits: LimitsAround | None, queue: str, tenant: str, now: datetime, ahead: int = 0
+) -> Iterator[HeldBack]:
+    """Yield each limit that keeps a job of this queue and tenant from a start at `now`. With others `ahead` in its line
+    what a rate lets start next may be one of these, and nobody knows until when.
+    """
     if limits is None:
         return
     named = f"queue {printable(queue)}", f"tenant {printable(tenant)} in queue {printable(queue)}"
@@ -80,7 +85,11 @@ def held_back(limits: LimitsAround | None, queue: str, tenant: str, now: datetim
         left = level(rule, tokens, now)
         if left < 1 and rule.rate_per_s is not None:
             text = f"its turn: of {name} {rule.rate_per_s:g} may start in a second, and so many just have"
-            yield HeldBack(Reason.RATE_LIMIT, text, now + timedelta(seconds=(1 - left) / rule.rate_per_s))
+            next_s = (1 - left) / rule.rate_per_s
+            if ahead:
+                yield HeldBack(Reason.RATE_LIMIT, f"{text}; the next one may in {span(next_s)}")
+            else:
+                yield HeldBack(Reason.RATE_LIMIT, text, now + timedelta(seconds=next_s))
         elif rule.burst is not None and count >= rule.burst:
             text = (
                 f"its turn: of {name} {rule.burst} may start at once, and {count} hints are out that nobody has claimed"

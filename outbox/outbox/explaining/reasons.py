@@ -231,7 +231,7 @@ def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding
         yield _released(owed, around.now)
         return
     yield from _of_key(job, owed, around)
-    for code, text, until, remedy in held_back(around.limits, job.queue, job.tenant, around.now):
+    for code, text, until, remedy in held_back(around.limits, job.queue, job.tenant, around.now, around.ahead):
         yield _finding(code, text + _before(owed), since=_due_at(owed), until=until, remedy=remedy)
     late_s = _seconds(_due_at(owed), around.now)
     if late_s > _PROMPT_S:

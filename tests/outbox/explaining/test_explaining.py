@@ -22,7 +22,7 @@ from outbox.releasing.relaying import recover_hints
 from outbox_schemas import EffectState, Reason
 from support.asking import codes, staff, why
 from support.database import Database
-from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit
+from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit, take
 from support.limits import go, limit
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -66,6 +66,20 @@ def test_a_burst_that_nobody_has_claimed(database: Database, link: Link, still: 
     found = why(database, jobs[2])
     assert found.code == Reason.RATE_LIMIT
     assert "2 hints are out that nobody has claimed" in found.text
+
+
+def test_a_rate_that_others_wait_for_too(database: Database, link: Link, still: datetime) -> None:
+    """Only the first in line is told until when: what the rate lets start next is not one behind it."""
+    staff(link)
+    jobs = submit(database, 4)
+    limit(database, rate_per_s=0.1, burst=1)
+    assert [hint.job_id for hint in go(link).hints] == jobs[:1]
+    take(link, jobs[:1])
+    first, last = why(database, jobs[1]), why(database, jobs[3])
+    assert (first.code, first.until) == (Reason.RATE_LIMIT, still + timedelta(seconds=10))
+    assert (last.code, last.until) == (Reason.RATE_LIMIT, None)
+    assert last.text.endswith("and so many just have; the next one may in 10 s")
+    assert "2 due before it" in last.also[0].text
 
 
 def test_nobody_works_here(database: Database, link: Link, still: datetime) -> None:
