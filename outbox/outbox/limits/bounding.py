@@ -102,19 +102,22 @@ def bound_queue(
         schema: the installation's; default as for `enqueue`.
 
     Raises:
-        NameRefused: something is out of bounds; no SQL ran.
+        NameRefused: something is out of bounds, or `keeps` or `longest` is given and another policy; no SQL ran.
     """
     check_actor(by, reason)
+    chosen = check_choice("policy", policy, BoundPolicy)
     parameters = {
         **_place(queue, tenant),
         "max_backlog": _check_backlog(max_backlog, max_age),
         "max_oldest_s": None if max_age is None else _check_span("max_age", max_age).total_seconds(),
-        "policy": check_choice("policy", policy, BoundPolicy).value,
+        "policy": chosen.value,
         "keeps": check_priority(keeps, "keeps"),
         "longest_s": _check_span("longest", longest, timedelta(seconds=1)).total_seconds(),
         "actor": by,
         "reason": reason,
     }
+    _check_needed("keeps", keeps != 0, chosen, BoundPolicy.SHED)
+    _check_needed("longest", longest != _LONGEST, chosen, BoundPolicy.DEFER)
     statements = statements_for(schema_of(target, schema))
     return bounds_of(statements.run_within(writable(target), "bound_queue", parameters))[0]
 
@@ -184,6 +187,14 @@ def _check_backlog(max_backlog: object, max_age: object) -> int | None:
     if isinstance(max_backlog, bool) or not isinstance(max_backlog, int) or not 1 <= max_backlog <= MOST:
         raise NameRefused("max_backlog", f"must be a whole number from 1 to {MOST}, as far as a backlog is counted")
     return max_backlog
+
+
+def _check_needed(field: str, given: bool, policy: BoundPolicy, needed: BoundPolicy) -> None:
+    """Refuse a term that another policy goes by: whoever gives it takes it to hold."""
+    if given and policy is not needed:
+        raise NameRefused(
+            field, f"means nothing with policy {policy.value}: leave it out, or give policy {needed.value}"
+        )
 
 
 def _check_span(field: str, span: object, least: timedelta = timedelta(milliseconds=1)) -> timedelta:

@@ -137,10 +137,7 @@ def declared(
         ScheduleRefused: the rule, the zone or a term can't be, or nothing would ever come of it.
         NameRefused: a name, an instant or the priority is out of bounds.
     """
-    start = None if starts_at is None else check_instant("starts_at", starts_at)
-    end = None if ends_at is None else check_instant("ends_at", ends_at)
-    if start is not None and end is not None and end < start:
-        raise ScheduleRefused("ends_at", "is before starts_at; nothing would ever come")
+    start, end = check_term(starts_at, ends_at)
     text = rule_of(cron, every)
     rule = parse_rule(text, time_zone, start or datetime(1970, 1, 1, tzinfo=UTC))
     if start is not None and end is not None and not comes_between(rule, start, end):
@@ -166,6 +163,17 @@ def declared(
         _supersedes(supersedes, content),
         *(content.limit or (None, None, None, None)),
     )
+
+
+def check_term(starts_at: datetime | None, ends_at: datetime | None) -> tuple[datetime | None, datetime | None]:
+    """Return both in UTC. Raises `NameRefused` for what is no instant, and `ScheduleRefused` for an end that is before
+    the start.
+    """
+    start = None if starts_at is None else check_instant("starts_at", starts_at)
+    end = None if ends_at is None else check_instant("ends_at", ends_at)
+    if start is not None and end is not None and end < start:
+        raise ScheduleRefused("ends_at", "is before starts_at; nothing would ever come")
+    return start, end
 
 
 def rule_of(cron: str | None, every: timedelta | int | None) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from outbox.database.statements import statements_for
 from outbox.database.targets import Target, connection_of, schema_of
-from outbox.schedules.declaring import rule_of
+from outbox.schedules.declaring import check_term, rule_of
 from outbox.schedules.planning import Missed, Terms, upcoming
 from outbox.schedules.rules import parse_rule
 from outbox.schedules.views import ScheduleView, view_of
@@ -57,8 +57,7 @@ def preview_schedule(
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_PREVIEWED:
         raise ScheduleRefused("n", f"must be a whole number from 1 to {MOST_PREVIEWED}, not {nature_of(n)}")
     place = check_instant("after", after)
-    start = None if starts_at is None else check_instant("starts_at", starts_at)
-    end = None if ends_at is None else check_instant("ends_at", ends_at)
+    start, end = check_term(starts_at, ends_at)
     rule = parse_rule(rule_of(cron, every), time_zone, start or place)
     return upcoming(Terms(rule, Missed.LATEST, 1, 0, start, end), place, n)
 

@@ -302,6 +302,13 @@ def test_a_preview_is_bounded(n: Any) -> None:
         preview_schedule(cron="* * * * *", after=datetime(2026, 1, 1, tzinfo=UTC), n=n)
 
 
+def test_a_preview_refuses_an_end_before_the_start() -> None:
+    """As the schedule itself is refused, where an empty preview would say that it is merely over."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    with pytest.raises(ScheduleRefused, match=r"^ends_at: "):
+        preview_schedule(cron="* * * * *", after=noon, starts_at=noon, ends_at=noon - timedelta(hours=1))
+
+
 def test_works_under_any_isolation_and_with_a_session(database: Database) -> None:
     """The functions take what `enqueue` takes, whatever its isolation."""
     engine = database.engine().execution_options(isolation_level="SERIALIZABLE")
