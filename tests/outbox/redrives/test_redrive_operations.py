@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import uuid4
 
 import psycopg
@@ -236,6 +237,16 @@ def test_no_canary_takes_the_place_of_another(database: Database, link: Link, en
     assert database.rows("SELECT job_id FROM {s}.redrive_items WHERE canary ORDER BY job_id") == [
         (one,) for one in ids[:3]
     ]
+
+
+def test_canaries_are_such_as_can_run(database: Database, link: Link, engine: sa.Engine) -> None:
+    """What would be refused when it is decided is none: it would show nothing."""
+    late = dead(database, link, 1, deadline=database.clock.now() + timedelta(seconds=30))
+    ids = dead(database, link, 2)
+    assert late[0] < min(ids)
+    database.clock.advance(60)
+    begin(engine, canary=1)
+    assert database.rows("SELECT job_id FROM {s}.redrive_items WHERE canary") == [(min(ids),)]
 
 
 def test_what_is_over_stays_so(database: Database, link: Link, engine: sa.Engine) -> None:
