@@ -24,11 +24,14 @@ def load_payload_types(modules: Iterable[str]) -> PayloadTypes:
     The working directory is importable, as for `python -m`.
 
     Raises:
-        HandlerError: a module can't be imported, or two classes claim the same kind and version.
+        HandlerError: a module can't be imported or has no such class, or two classes claim the same kind and version.
     """
     found: dict[tuple[str, int], type[Payload]] = {}
     for name in modules:
-        for payload in _payloads(imported_module(name.partition(":")[0])):
+        payloads = _payloads(imported_module(name.partition(":")[0]))
+        if not payloads:
+            raise HandlerError(f"module {name!r} has no payload class with a kind, nor a handler of one")
+        for payload in payloads:
             other = found.setdefault((payload.kind, payload.version), payload)
             if other is not payload:
                 raise HandlerError(

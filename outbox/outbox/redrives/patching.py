@@ -82,14 +82,14 @@ def merged(document: Any, patch: Any) -> Any:
 
 
 def _type_for(row: Any, types: Sequence[type[Payload]]) -> type[Payload] | None:
-    """Return the class that reads a job's payload; None: no class of its kind is given, so nobody is to check it."""
+    """Return the class that reads a job's payload; None: no class is given at all, so nobody is to check it."""
     found = type_for(row.kind, row.version, types)
-    given = [payload for payload in types if payload.kind == row.kind]
-    if found is None and given:
-        names = ", ".join(sorted({payload.__name__ for payload in given}))
-        raise PayloadError(
-            f"patch for job {row.id}", f"can't be checked: its version {row.version} is none that {names} reads"
-        )
+    if found is None and types:
+        given = sorted({payload.__name__ for payload in types if payload.kind == row.kind})
+        why = f"its version {row.version} is none that {', '.join(given)} reads"
+        if not given:
+            why = f"of its kind {row.kind!r} no class is among those given; give that, too, or leave its jobs out"
+        raise PayloadError(f"patch for job {row.id}", f"can't be checked: {why}")
     return found
 
 

@@ -101,8 +101,8 @@ def redrive(
         stop_on: what stops the rest; default `StopOn()`.
         patch: an object that is merged into each payload (null removes a field), or a function that returns the new
             one. The old payload is kept with the operation.
-        payload_types: the classes that patched payloads must fit, by kind and version; without one, a payload is
-            only checked to be an object that can be stored exactly.
+        payload_types: the classes that patched payloads must fit, by kind and version: one for the kind of each job.
+            Without any, a payload is only checked to be an object that can be stored exactly.
         deadline: a new deadline, which is to come; without one, a job whose deadline has passed is refused.
         include_uncertain: also jobs that were parked because an effect's outcome is unknown.
         schema: as in `enqueue`.

@@ -82,6 +82,12 @@ def test_a_module_that_cannot_be_imported_says_what_to_do(run: Any) -> None:
     assert "run where it is importable, or set PYTHONPATH" in errors
 
 
+def test_a_module_without_a_payload_class_is_refused(run: Any) -> None:
+    """A patch would be checked by nobody, though somebody has said by what."""
+    code, _, errors = run("dead", "redrive", uuid4(), "--acknowledge", "x", "--module", "json", *WHO)
+    assert (code, "module 'json' has no payload class" in errors) == (2, True)
+
+
 def test_a_redrive_of_what_nobody_looked_at_says_where_to_look(run: Any) -> None:
     """The token comes from the preview, and the error says so."""
     code, _, errors = run("dead", "redrive", uuid4(), *WHO)

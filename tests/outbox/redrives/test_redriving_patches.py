@@ -83,6 +83,7 @@ def bad_patch(old: dict[str, Any]) -> dict[str, Any]:
         ({"body": "canary"}, (Typed,), PayloadError, "body"),
         ({"key": "canary"}, (Note,), NameRefused, "logical key"),
         ({"more": "canary"}, (Note,), PayloadError, "more"),
+        ({"body": 2}, (Keyed,), PayloadError, "of its kind 'test.note' no class is among those given"),
         ({"body": "canary\x00"}, (), PayloadError, "NUL"),
         ({"body": float("inf")}, (), PayloadError, "finite"),
         ({"body": "canary" * 20_000}, (), PayloadError, "bytes"),
