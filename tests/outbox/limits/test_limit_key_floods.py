@@ -61,8 +61,8 @@ def test_a_flood_of_one_key_is_passed_in_a_few_looks(
 def put_aside(database: Database, job_id: UUID) -> None:
     """Set a job aside for its key, as its release does."""
     database.rows(
-        "UPDATE {s}.outbox SET order_key = order_key + interval '6000 years', last_error = 'waits for its key' "
-        "WHERE job_id = %s RETURNING 1",
+        "UPDATE {s}.outbox SET order_key = order_key + interval '6000 years', due_at = due_at + interval '6000 years', "
+        "last_error = 'waits for its key' WHERE job_id = %s RETURNING 1",
         job_id,
     )
 

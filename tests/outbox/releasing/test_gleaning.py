@@ -99,3 +99,18 @@ def test_a_low_priority_does_not_lift_the_floor_above_what_comes(
     assert gleaner.release("notes", batch=1) == []
     usual = submit(database)
     assert gleaner.release("notes", batch=1) == usual
+
+
+def test_a_turn_of_tenants_does_not_lift_the_floor_above_others_older_jobs(
+    database: Database, gleaner: Gleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What went first in a round may be the newest of the line: what stands before it is found by the next scan."""
+    monkeypatch.setattr("outbox.database.floors.CHEAP_S", -1.0)
+    monkeypatch.setattr("outbox.database.floors.FEWEST_PAUSES", 10**9)
+    monkeypatch.setattr("outbox.releasing.gleaning._PRESENT_S", 0.0)
+    old = submit(database, 6, tenant="flood")
+    assert gleaner.release("notes", batch=1) == old[:1]
+    database.clock.advance(60)
+    new = submit(database, tenant="ann")
+    assert gleaner.release("notes", batch=2) == [*new, old[1]]
+    assert gleaner.release("notes", batch=10) == old[2:]
