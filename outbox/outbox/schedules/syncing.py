@@ -104,9 +104,12 @@ class _Sync:
 
     def run(self, declared: dict[str, Declared]) -> Synced:
         own = {"name": None, "source": self._source}
-        stored = {row.name for row in self._statements.run_within(self._connection, "list_schedules", own)}
-        for name in sorted(stored | declared.keys()):  # everybody locks them in this order
-            if name in declared:
+        stored = {row.name: row for row in self._statements.run_within(self._connection, "list_schedules", own)}
+        for name in sorted(stored.keys() | declared.keys()):  # everybody locks them in this order
+            if name in stored and _agrees(stored[name], declared.get(name)):
+                # It isn't locked, so that it has its turns meanwhile, however long the transaction stays open.
+                self._done.unchanged.extend([name] if name in declared else [])
+            elif name in declared:
                 self._declare(declared[name])
             else:
                 self._disable(name)
@@ -148,6 +151,13 @@ class _Sync:
             return held(self._connection, self._statements, name)
         except ScheduleNotFound:
             return None
+
+
+def _agrees(row: Any, terms: Declared | None) -> bool:
+    """Tell whether a stored schedule is as it is declared, or disabled if it isn't."""
+    if terms is None:
+        return row.disabled_at is not None
+    return row.disabled_at is None and not terms.changes(row)
 
 
 def _all(schedules: Iterable[Schedule]) -> list[Declared]:

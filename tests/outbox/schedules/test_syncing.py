@@ -82,6 +82,27 @@ def test_a_sync_makes_the_stored_ones_agree(database: Database, plan: Any, audit
     assert database.count("audit WHERE detail::text LIKE '%account%'") == 0
 
 
+def test_what_a_sync_leaves_alone_has_its_turns_meanwhile(database: Database, plan: Any) -> None:
+    """However long its transaction stays open: it holds what it changes, and no schedule that is as it was declared."""
+    plan.at("2026-05-01T12:00:00Z")
+    same = Schedule(name="same", payload=Report(), every=60)
+    sync(
+        database,
+        same,
+        Schedule(name="other", payload=Report(), every=60),
+        Schedule(name="gone", payload=Report(), every=60),
+    )
+    sync(database, same, Schedule(name="other", payload=Report(), every=60))
+    plan.turns()
+    plan.at("2026-05-01T12:01:00Z")
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        changed = Schedule(name="other", payload=Report(account=2), every=60)
+        done = sync_schedules(connection, [same, changed], source="billing", **SAID)
+        assert (done.unchanged, done.changed, done.disabled) == (["same"], {"other": ["payload"]}, [])
+        assert [turn.name for turn in plan.turns()] == ["same"]
+    assert [turn.name for turn in plan.turns()] == ["other"]
+
+
 def test_a_disabled_one_makes_nothing_and_makes_nothing_up(database: Database, plan: Any) -> None:
     """What would have come while it was not declared is left out; it goes on with what comes."""
     plan.at("2026-05-01T12:00:00Z")
