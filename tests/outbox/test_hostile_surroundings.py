@@ -14,12 +14,14 @@ from outbox import enqueue_many
 from outbox.database.instants import EARLIEST, LATEST
 from outbox.database.link import Link
 from outbox.keeping.time import recover_leases
+from outbox.leases.budgets import spent
+from outbox.leases.ending import retry
 from outbox.operating.dead_letters import count_dead_letters, list_dead_letters
 from outbox.reading.jobs import show_job
 from outbox.reading.searching import search_jobs
 from outbox.settings.urls import sqlalchemy_engine
 from support.database import Database
-from support.jobs import dead, notes, release_all, running, submit, take
+from support.jobs import BROKEN, dead, notes, release_all, running, submit, take
 from support.waiting import until
 
 
@@ -103,6 +105,22 @@ def test_a_budget_at_the_end_of_its_numbers_stops_no_claim(database: Database, l
     database.rows("SET session_replication_role = replica")
     database.rows("UPDATE {s}.jobs SET budget_start = %s WHERE id = %s", value, ids[1])
     assert {item.lease.job_id for item in take(link, ids)} == set(ids)
+
+
+@pytest.mark.parametrize("value", ["infinity", "-infinity", "4714-11-24 BC", "294276-12-31"])
+def test_a_history_that_begins_at_no_time_stops_no_neighbour(database: Database, link: Link, value: str) -> None:
+    """One job's age can't be counted from it: claims, budgets and the recovery of leases go on for all jobs."""
+    claimed = running(database, link, 3)
+    ids = [item.lease.job_id for item in claimed]
+    retry(link, [(item.lease, BROKEN, 0.0) for item in claimed])
+    release_all(link)
+    database.rows("SET session_replication_role = replica")
+    database.rows("UPDATE {s}.attempts SET claimed_at = %s WHERE job_id = %s", value, ids[1])
+    assert {item.lease.job_id for item in take(link, ids)} == set(ids)
+    database.rows("UPDATE {s}.jobs SET lease_started_at = %s WHERE id = %s", value, ids[1])
+    assert spent(link, ids).keys() == set(ids)
+    database.clock.advance(3600)
+    assert {lease.job_id for lease in recover_leases(link)} == set(ids)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ SELECT c.id, c.lease_token, c.lease_s, c.tenant, c.kind, c.logical_key, c.versio
   c.payload::text AS payload_text,
   CASE WHEN c.attempt_count - 1 > c.budget_start THEN (
     SELECT CAST(extract(epoch FROM c.lease_started_at - min(a.claimed_at)) AS float8) FROM {schema}.attempts AS a
-    WHERE a.job_id = c.id AND a.number > c.budget_start AND a.outcome <> 'handed_back') END AS age_s,
+    WHERE a.job_id = c.id AND a.number > c.budget_start AND a.outcome <> 'handed_back' AND isfinite(a.claimed_at)) END AS age_s,
   CASE WHEN jsonb_typeof(c.trace_context) = 'object' THEN
     (c.trace_context || jsonb_build_object('age_s', extract(epoch FROM c.lease_started_at - c.created_at)))::text END AS trace_text
 FROM claimed AS c

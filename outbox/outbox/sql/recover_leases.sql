@@ -22,7 +22,8 @@ WITH expired AS MATERIALIZED (
         WHEN j.attempt_count - j.uncharged_attempts >= coalesce(j.max_attempts, 1) THEN 'attempts_exhausted'
         WHEN j.max_age_s <= extract(epoch FROM n.now - coalesce((
           SELECT min(a.claimed_at) FROM {schema}.attempts AS a
-          WHERE a.job_id = j.id AND a.number > j.budget_start AND a.outcome <> 'handed_back'), j.lease_started_at))
+          WHERE a.job_id = j.id AND a.number > j.budget_start AND a.outcome <> 'handed_back' AND isfinite(a.claimed_at)),
+          CASE WHEN isfinite(j.lease_started_at) THEN j.lease_started_at END, n.now))
           THEN 'age_exhausted'
         WHEN j.deadline_at <= n.now THEN 'deadline_exceeded' END) AS v(because)
     ), lease_token = NULL,
