@@ -83,6 +83,20 @@ def test_who_might_still_go_is_left_in_line(database: Database, link: Link) -> N
     assert one in [hint.job_id for hint in release(link, "notes", batch=9, rehint_after_s=10)]
 
 
+def test_what_a_hand_makes_due_aside_holds_up_nobody(database: Database, link: Link) -> None:
+    """A job that stands aside for its key and is due there goes back to where it stood; the others of its queue go."""
+    _, second = submit(database, payloads=of(Keyed, 2))
+    take(link, [hint.job_id for hint in release(link, "notes", batch=1, rehint_after_s=10)])
+    assert release(link, "notes", batch=1, rehint_after_s=10) == []
+    where = "SELECT order_key, due_at, last_error FROM {s}.outbox WHERE job_id = %s"
+    aside = database.rows(where, second)
+    assert aside[0][2] == "waits for its key"
+    database.rows("UPDATE {s}.outbox SET due_at = {s}.clock() WHERE job_id = %s", second)
+    others = submit(database, 2)
+    assert [hint.job_id for hint in release(link, "notes", batch=9, rehint_after_s=10)] == others
+    assert database.rows(where, second) == aside
+
+
 def test_what_is_not_due_is_not_set_aside(database: Database, link: Link) -> None:
     """The rest of a key that comes later keeps its time, though its priority puts it in front of the line."""
     now = database.clock.now()
