@@ -47,6 +47,7 @@ def test_a_discard_that_is_waited_for_has_come_first(database: Database, link: L
     """A relay that meets a letter in the moment of its discard waits, and leaves the job; who names it takes it."""
     ids = dead(database, link, 3)
     operation = begin(engine, rate=1000)
+    database.clock.advance(1)
     named = redriven_slowly(engine, ids[2])
     database.rows("UPDATE {s}.redrive_operations SET next_at = 'infinity' WHERE id = %s", named)
     database.clock.advance(1)
@@ -164,6 +165,7 @@ def test_an_end_counts_in_one_redrive(database: Database, link: Link, engine: sa
             operations.append(redrive(connection, ids, by="me", reason="x").operation_id)
             if len(operations) == 1:
                 cancel(connection, ids[0], by="you", reason="not now")
+        database.clock.advance(1)
     run_ready(database, link)
     for _ in range(4):
         database.clock.advance(20)
