@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from outbox import QueueFull, bound_queue, cancel, enqueue
+from outbox import QueueFull, bound_queue, cancel, enqueue, enqueue_many
 from outbox.telemetry.contract import METRICS, prometheus_name
 from outbox_consumer import TerminalError, ThrottledError
 from support.consuming import OtherTask, RunningConsumer, Task, handler, through
@@ -24,8 +24,9 @@ def _address(running: RunningConsumer) -> str:
 
 
 def full(database: Database, queue: str) -> None:
-    """Have a queue refuse what is submitted to it, as far as its figures say."""
+    """Have a queue of notes refuse what is submitted to it, by its figures now, and by those of the next count."""
     with database.engine().begin() as connection:
+        enqueue_many(connection, [Note(key="waits"), Note(key="too")])
         bound_queue(connection, queue, by="ada", reason="test", max_backlog=1)
     database.rows(
         "INSERT INTO {s}.queue_figures (queue, backlog, capped, scheduled, running, counted_at)"

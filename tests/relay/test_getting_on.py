@@ -184,8 +184,14 @@ def test_a_release_loop_that_releases_nothing_is_named(
     watch, settings, database, submit, eventually, monkeypatch
 ) -> None:
     """It turns, hints are due that nothing holds, and none goes out."""
-    where = watch(settings)
-    monkeypatch.setattr(release_loop.ReleaseLoop, "step", lambda _: 0.05)
+    where, turned = watch(settings), threading.Event()
+
+    def idle_step(_: release_loop.ReleaseLoop) -> float:
+        turned.set()
+        return 0.05
+
+    monkeypatch.setattr(release_loop.ReleaseLoop, "step", idle_step)
+    assert turned.wait(20)  # none of before is under way, which would release what is submitted now
     submit(1)
     database.clock.advance(60)
     gone_wrong(eventually, where, "release", "hints are due that nothing holds, and none goes out")
