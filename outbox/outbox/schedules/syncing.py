@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,8 @@ from outbox_schemas.names import check_flag, check_name
 __all__ = ["Synced", "sync_schedules", "sync_schedules_async"]
 
 MOST = 10_000
+# In any other it can't be told without a lock what stands: the snapshot may be older than the sync before.
+_FRESH = "read committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,14 @@ class _Sync:
         self._done = Synced()
 
     def run(self, declared: dict[str, Declared]) -> Synced:
+        # What one reads here must not be changed by another before both are done, or parts of both would stand.
+        key = {"key": _lock_key(self._statements.schema, self._source)}
+        (held_source,) = self._statements.run_within(self._connection, "hold_source", key)
         own = {"name": None, "source": self._source}
         stored = {row.name: row for row in self._statements.run_within(self._connection, "list_schedules", own)}
         for name in sorted(stored.keys() | declared.keys()):  # everybody locks them in this order
-            if name in stored and _agrees(stored[name], declared.get(name)):
+            fresh = held_source.isolation == _FRESH and name in stored
+            if fresh and _agrees(stored[name], declared.get(name)):
                 # It isn't locked, so that it has its turns meanwhile, however long the transaction stays open.
                 self._done.unchanged.extend([name] if name in declared else [])
             elif name in declared:
@@ -151,6 +158,12 @@ class _Sync:
             return held(self._connection, self._statements, name)
         except ScheduleNotFound:
             return None
+
+
+def _lock_key(schema: str, source: str) -> int:
+    """Return the advisory lock's key for the syncs of a source: a signed 64-bit integer, ever the same."""
+    digest = blake2b(f"outbox-relay schedules: {schema}: {source}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def _agrees(row: Any, terms: Declared | None) -> bool:

@@ -36,6 +36,7 @@ from outbox.schedules.declaring import checked
 from outbox_schemas import NameRefused, PayloadError, occurrence_of
 from support.database import Database
 from support.sealing import ring, using
+from support.waiting import until
 
 from .conftest import SAID, Report
 
@@ -171,6 +172,52 @@ def test_many_processes_may_sync_at_once(database: Database) -> None:
         thread.join(100)
     assert failures == []
     assert database.count("schedules") == 10
+
+
+def waits_for_a_lock(database: Database) -> bool:
+    """Tell whether a session of this database waits for a lock."""
+    query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(database.rows(query))
+
+
+def test_of_two_syncs_at_once_the_last_stands_as_a_whole(database: Database) -> None:
+    """It changes back what it would have left alone before the other one, and disables what that has added."""
+    sync(database, daily("a"), daily("b"), daily("c"))
+    sync(database, daily("a"), daily("b"))
+    engine = database.engine(poolclass=sa.NullPool)
+    last: list[Any] = []
+    with engine.begin() as connection:
+        other = [daily(name, priority=2) for name in "abcd"]
+        assert sync_schedules(connection, other, source="billing", **SAID).added == ["d"]
+        thread = threading.Thread(target=lambda: last.append(sync(database, daily("a", priority=1), daily("b"))))
+        thread.start()
+        until(lambda: waits_for_a_lock(database))
+    thread.join(60)
+    (done,) = last
+    assert (sorted(done.changed), done.disabled, done.unchanged) == (["a", "b"], ["c", "d"], [])
+    with engine.connect() as connection:
+        stored = [(view.name, view.priority, view.state) for view in list_schedules(connection)]
+    assert stored[:2] == [("a", 1, "active"), ("b", 0, "active")]
+    assert [state for _, _, state in stored[2:]] == ["disabled", "disabled"]
+
+
+def test_a_sync_waits_for_none_of_another_source(database: Database) -> None:
+    """Nor do two syncs of a source in one transaction wait for each other."""
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        sync_schedules(connection, [daily("a")], source="billing", **SAID)
+        assert sync_schedules(connection, [daily("a")], source="billing", **SAID).unchanged == ["a"]
+        assert sync(database, daily("z"), source="other").added == ["z"]
+
+
+def test_a_sync_of_an_older_snapshot_fails_where_another_has_changed_what_it_declares(database: Database) -> None:
+    """Instead of saying that it agrees with what has not been so any more."""
+    sync(database, daily("a"))
+    engine = database.engine(poolclass=sa.NullPool, isolation_level="REPEATABLE READ")
+    with engine.begin() as connection:
+        assert [view.priority for view in list_schedules(connection)] == [0]
+        sync(database, daily("a", priority=2))
+        with pytest.raises(sa.exc.OperationalError, match="could not serialize"):
+            sync_schedules(connection, [daily("a")], source="billing", **SAID)
 
 
 def test_a_change_of_the_rule_begins_anew_and_other_changes_do_not(database: Database, plan: Any) -> None:
