@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import subprocess
@@ -88,7 +89,7 @@ def test_words_are_known_in_every_form(written: str) -> None:
     words.add_address(f"postgresql://u:{written}@h/d")
     words.add_address("amqp://u:guest@h/")
     key = secret("watch")
-    words.add_keys([key])
-    for text in ("p@ss-word-of-a-server", "x p%40ss-word-of-a-server", key.hex(), WORD):
+    keys = (key.hex(), base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode(), repr(key))
+    for text in ("p@ss-word-of-a-server", "x p%40ss-word-of-a-server", *keys, WORD):
         assert words.found(f"so {text} came out")
     assert not words.found("guest, leaked-on-purpose")

@@ -29,7 +29,7 @@ from outbox.logs import TextFormatter
 from outbox.servers.instance import Instance
 from outbox.tracing.tracer import Tracing
 from planted.words import Words
-from support import database, sealing, servers
+from support import database, servers
 from support.spans import Exporting, Kept
 
 _LARGEST = 20_000_000  # bytes of a file that are read
@@ -172,7 +172,6 @@ class Watch:
 
     def _search_rows(self, made: database.Database) -> None:
         """Search all tables of the test's installation, unless the test has taken the server or the right away."""
-        self.words.add_keys(sealing.MADE)
         with suppress(*_GONE), made.connect(autocommit=True) as connection:
             for (table,) in connection.execute(_TABLES, [made.schema]).fetchall():
                 query = made.sql(_ROWS.format(table), escaped=True)

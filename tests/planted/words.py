@@ -10,21 +10,26 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from planted.canaries import ALL
+from support.sealing import MARK
 
 # Another one lets a run that leaks on purpose be watched within one that is watched itself.
 _MARK = os.environ.get("PLANTED_MARK", "canary-")
 _LEAST = 12  # characters that a server's password must have to be told from other words
 
 
+def _coded(mark: bytes) -> tuple[str, str]:
+    """Return how what begins with the mark begins in hexadecimal and in base64, of either alphabet."""
+    return mark.hex(), base64.b64encode(mark[: len(mark) // 3 * 3]).decode()
+
+
 class Words:
     """The secrets, in every form in which one might come out."""
 
     def __init__(self, mark: str = _MARK) -> None:
-        coded = base64.b64encode(mark.encode()[: len(mark) // 3 * 3]).decode()
-        marked = [mark + "[0-9a-z]", mark.encode().hex(), coded]
         self._kinds: dict[str, set[str]] = {
-            "a planted value": set(marked),
+            "a planted value": {mark + "[0-9a-z]", *_coded(mark.encode())},
             "a planted key": {re.escape(word) for word in ALL if not word.startswith("canary-")},
+            "a test's key": {MARK.decode(), *_coded(MARK)},
         }
 
     def add_address(self, found: Any) -> None:
@@ -33,11 +38,6 @@ class Words:
         raw = unquote(password)
         if len(raw) >= _LEAST:
             self._add("a server's password", [password, raw, quote(raw, safe=""), raw.encode().hex()])
-
-    def add_keys(self, keys: Iterable[bytes]) -> None:
-        """Learn keys."""
-        for key in list(keys):
-            self._add("a key", [key.hex(), base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode()])
 
     @property
     def pattern(self) -> str:
