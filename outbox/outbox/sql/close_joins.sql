@@ -20,7 +20,7 @@ WITH complete AS MATERIALIZED (
     AND o.due_at >= CAST(:held_at AS timestamptz)
   ORDER BY o.job_id FOR UPDATE SKIP LOCKED
 ), due AS (
-  UPDATE {schema}.jobs AS j SET run_at = greatest(i.run_at, n.now)
+  UPDATE {schema}.jobs AS j SET run_at = least(greatest(i.run_at, n.now), '6899-01-01Z')
   FROM mine AS i, (SELECT {schema}.clock() AS now) AS n
   WHERE j.id = i.job_id AND j.id = ANY (ARRAY(SELECT h.job_id FROM held AS h)) AND j.state = 'ready'
   RETURNING j.id, j.run_at, j.priority

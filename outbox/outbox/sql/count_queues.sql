@@ -45,7 +45,7 @@ WITH RECURSIVE now AS MATERIALIZED (
     SELECT o.job_id, o.released_at FROM {schema}.outbox AS o
     WHERE o.phase = 'leased' AND o.queue = k.queue ORDER BY o.due_at DESC LIMIT CAST(:sample AS integer)
   ) AS l
-  JOIN {schema}.jobs AS j ON j.id = l.job_id AND j.state = 'running'
+  JOIN {schema}.jobs AS j ON j.id = l.job_id AND j.state = 'running' AND isfinite(j.lease_started_at)
   CROSS JOIN LATERAL (SELECT greatest(CAST(extract(epoch FROM j.lease_started_at - j.run_at) AS float8), 0) AS late_s,
     greatest(CAST(extract(epoch FROM l.released_at - greatest(j.run_at, j.created_at)) AS float8), 0) AS release_s,
     greatest(CAST(extract(epoch FROM j.lease_started_at - l.released_at) AS float8), 0) AS claim_s) AS x

@@ -8,8 +8,8 @@ WITH rules AS MATERIALIZED (
   SELECT s.id FROM {schema}.jobs AS s
   WHERE s.id > CAST(:place AS uuid) AND s.id <= CAST(:last_id AS uuid) AND s.payload_erased_at IS NULL
     AND s.state IN ('succeeded', 'failed', 'cancelled')
-    AND s.finished_at + make_interval(secs => (
-      SELECT r.keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1)) <= {schema}.clock()
+    AND s.finished_at <= {schema}.clock() - make_interval(secs => (
+      SELECT r.keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1))
     AND {may_leave}
   ORDER BY s.id FOR UPDATE SKIP LOCKED
 ), kept_nothing AS (

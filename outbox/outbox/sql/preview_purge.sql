@@ -12,8 +12,8 @@ WITH rules AS MATERIALIZED (
       || '00000000000000000000' AS uuid))
   ORDER BY j.id LIMIT CAST(:batch AS integer)
 ), judged AS (
-  SELECT s.id, s.state, coalesce(s.finished_at + make_interval(secs => k.keep_s) <= n.now, false) AND f.is_free AS goes,
-    s.payload_erased_at IS NULL AND f.is_free AND coalesce(s.finished_at + make_interval(secs => k.payload_keep_s) <= n.now, false) AS is_erased
+  SELECT s.id, s.state, coalesce(s.finished_at <= n.now - make_interval(secs => k.keep_s), false) AND f.is_free AS goes,
+    s.payload_erased_at IS NULL AND f.is_free AND coalesce(s.finished_at <= n.now - make_interval(secs => k.payload_keep_s), false) AS is_erased
   FROM stretch AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS n CROSS JOIN LATERAL (SELECT
     {may_leave} AS is_free) AS f LEFT JOIN LATERAL (
     SELECT r.keep_s, r.payload_keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k ON true

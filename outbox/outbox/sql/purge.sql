@@ -16,7 +16,7 @@ WITH rules AS MATERIALIZED (
 ), due AS MATERIALIZED (
   SELECT s.id, s.finished_at FROM stretch AS s CROSS JOIN LATERAL (
     SELECT r.keep_s FROM rules AS r WHERE r.state = s.state AND r.kind IN (s.kind, '*') ORDER BY r.kind = '*' LIMIT 1) AS k
-  WHERE s.finished_at + make_interval(secs => k.keep_s) <= (SELECT {schema}.clock())
+  WHERE s.finished_at <= (SELECT {schema}.clock()) - make_interval(secs => k.keep_s)
     AND {may_leave}
 ), held AS MATERIALIZED (
   SELECT j.id FROM {schema}.jobs AS j

@@ -18,7 +18,7 @@ WITH RECURSIVE leasing(queue) AS (
   ) AS l LIMIT CAST(:look AS integer)
 )
 SELECT j.id, j.queue, j.kind, j.tenant, j.logical_key, j.attempt_count AS attempt, j.lease_owner AS worker, j.lease_started_at AS started_at,
-  CAST(extract(epoch FROM n.now - j.lease_started_at) AS float8) AS for_s, CAST(extract(epoch FROM l.lease_expires_at - n.now) AS float8) AS lease_s,
+  CASE WHEN isfinite(j.lease_started_at) THEN CAST(extract(epoch FROM n.now - j.lease_started_at) AS float8) END AS for_s, CAST(extract(epoch FROM l.lease_expires_at - n.now) AS float8) AS lease_s,
   l.progress
 FROM leased AS l JOIN {schema}.jobs AS j ON j.id = l.job_id AND j.state = 'running', (SELECT {schema}.clock() AS now) AS n
 ORDER BY j.lease_started_at, j.id LIMIT CAST(:batch AS integer)
