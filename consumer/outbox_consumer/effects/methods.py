@@ -123,8 +123,9 @@ class CallsEffects(KnowsItsLoop):
         """`effect` for an `AsyncHandler`, with coroutine functions. The database is waited for on a helper thread.
 
         Await what it returns, in `handle`: before that nothing has run. An attempt that succeeds all the same fails its
-        job as `handler_misdeclared`.
+        job as `handler_misdeclared`. In `apply`, where nobody can await it, it is refused at once.
         """
+        self._refuse_in_apply()
         call = self._effect_async(
             name, request, send=send, reconcile=reconcile, on_uncertain=on_uncertain, not_done=not_done
         )
@@ -189,12 +190,15 @@ class CallsEffects(KnowsItsLoop):
             underway = self._underway = self._underway or Underway(self._refuse_late)
         return underway
 
+    def _refuse_in_apply(self) -> None:
+        if self._applying:
+            raise MisuseError("an effect in apply() could not be taken back with it; call it in handle()")
+
     @contextmanager
     def _calling(self, name: str) -> Iterator[Callable[[Declared], Course]]:
         """Keep an effect's name to one call, and yield what makes its course."""
         refuse_in_copy("an effect")
-        if self._applying:
-            raise MisuseError("an effect in apply() could not be taken back with it; call it in handle()")
+        self._refuse_in_apply()
         if self._inside_of() is not None:
             raise MisuseError("an effect inside job.transaction() is no part of it; call it before or after the block")
         with _making:

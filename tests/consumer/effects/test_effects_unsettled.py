@@ -327,6 +327,20 @@ def test_a_plain_handler_that_calls_the_async_twin_has_done_nothing(desk: Desk) 
     assert "call job.effect() in a plain Handler" in message
 
 
+def test_apply_that_calls_the_async_twin_is_refused(desk: Desk) -> None:
+    """Nobody could await it there: the job fails at once, and what else `apply` has written is gone."""
+
+    async def handle(_job: Any, _payload: Any) -> None: ...
+
+    def apply(_session: Any, job: Any, _result: Any) -> None:
+        job.effect_async("charge", {}, send=Provider().send)
+
+    job_id = run_one(desk, (async_handler(handle, apply), AsyncTask), "failed")
+    error_class, code, message = desk.last_error(job_id)
+    assert (error_class, code, desk.outcomes(job_id)) == ("terminal", "handler_misdeclared", ["failed"])
+    assert "call it in handle()" in message
+
+
 def test_a_call_that_was_closed_or_made_anew_is_no_forgotten_one(desk: Desk) -> None:
     """A time-out before its begin is the handler's own word, and of two calls of one name one is enough."""
     provider = Provider()
