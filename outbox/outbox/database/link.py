@@ -121,6 +121,20 @@ class Link:
         """
         return self._once_more(lambda connection: self._fetch(connection, statement, make_row, parameters, raw=True))
 
+    def run_raw_behind(
+        self, first: str, statement: str, make_row: Callable[[Any], Row], /, **parameters: Any
+    ) -> list[Row]:
+        """Run one statement as `run_raw` does, in a transaction in which `first`, with the same parameters, takes the
+        locks: so the statement sees all that was waited for.
+        """
+
+        def fetch(connection: psycopg.Connection[Any]) -> list[Row]:
+            with connection.transaction():
+                self._fetch(connection, first, tuple, parameters, raw=True)
+                return self._fetch(connection, statement, make_row, parameters, raw=True)
+
+        return self._once_more(fetch)
+
     def run_rows(self, statement: str, make_row: Callable[[Any], Row], /, **parameters: Any) -> list[Row]:
         """Run one statement as `run` does and return `make_row` of each row's values, which are of the usual types."""
         return self._once_more(lambda connection: self._fetch(connection, statement, make_row, parameters, raw=False))

@@ -59,7 +59,8 @@ def begin_completed(
         values = f"'{_hex(lease.job_id)}', '{_hex(lease.token)}', '{seq_scans}', {_values(driver, course)}"
         execute = f"EXECUTE {_name(statements)}({values})"
         # A plan is kept, so it must suit tables of any size, and now and then the server makes it anew.
-        text = f"{_CLEAN}; BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan = off; {execute}"
+        held = f"{_held_first(statements, lease)}; " if course.may_owe else ""
+        text = f"{_CLEAN}; BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL enable_seqscan = off; {held}{execute}"
         try:
             result = _send(driver, text.encode(driver.info.encoding))
         except psycopg.Error as error:
@@ -132,6 +133,12 @@ def _body(statements: Statements) -> str:
         "effects": "$5",
         "may_owe": "$6",
     }
+
+
+def _held_first(statements: Statements, lease: Lease) -> str:
+    """Return the statement that holds the row still before an effect is looked for, with its values."""
+    values = {"job_ids": f"'{{{_hex(lease.job_id)}}}'", "tokens": f"'{{{_hex(lease.token)}}}'"}
+    return statements.for_psycopg(ending.HELD_FIRST) % values
 
 
 def _values(driver: psycopg.Connection[Any], course: Course) -> str:

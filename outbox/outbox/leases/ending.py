@@ -19,6 +19,7 @@ from outbox.leases.leasing import Lease
 from outbox_schemas import FailedBecause, Outcome, Reached
 
 __all__ = [
+    "HELD_FIRST",
     "NOWHERE",
     "Course",
     "Failure",
@@ -90,6 +91,8 @@ class Course(NamedTuple):
 
 
 NOWHERE = Course()
+HELD_FIRST = "hold_owned"
+"""The statement in front of a success that looks for open effects."""
 _UNIT = "\x1f"
 
 
@@ -106,7 +109,10 @@ def complete(
     record are given as a `Course` has them; effects that are not given are none.
     """
     columns = {"started_s": list(started_s), "effects": list(effects), "may_owe": list(may_owe)}
-    return _ids(link, "complete", leases, **columns)
+    if may_owe and not any(may_owe):
+        return _ids(link, "complete", leases, **columns)
+    written = link.run_raw_behind(HELD_FIRST, "complete", tuple, **_owned(leases), **columns)
+    return {UUID(bytes=row[0]) for row in written}
 
 
 def unsettled(link: Link, leases: Sequence[Lease]) -> dict[UUID, str]:
@@ -132,6 +138,8 @@ def complete_within(
 
     This comes first in its transaction: from here on nobody else can end or claim the job until the commit.
     """
+    if course.may_owe:
+        statements.run_within(connection, HELD_FIRST, {"job_ids": [lease.job_id], "tokens": [lease.token]})
     parameters: dict[str, Any] = {"job_id": lease.job_id, "token": lease.token, "seq_scans": None}
     parameters |= {"started_s": course.started_s, "effects": course.effects_text, "may_owe": course.may_owe}
     found: str | None = statements.value_within(connection, "complete_one", parameters)
@@ -267,13 +275,15 @@ def _ids(link: Link, statement: str, leases: Sequence[Lease], **columns: object)
 
 
 def _rows(link: Link, statement: str, leases: Sequence[Lease], **columns: object) -> list[tuple[Any, ...]]:
-    return link.run_raw(
-        statement,
-        tuple,
-        job_ids=uuid_array([lease.job_id for lease in leases]),
-        tokens=uuid_array([lease.token for lease in leases]),
-        **columns,
-    )
+    return link.run_raw(statement, tuple, **_owned(leases), **columns)
+
+
+def _owned(leases: Sequence[Lease]) -> dict[str, Any]:
+    """Return the parameters that say which attempts are meant, and by which tokens."""
+    return {
+        "job_ids": uuid_array([lease.job_id for lease in leases]),
+        "tokens": uuid_array([lease.token for lease in leases]),
+    }
 
 
 def _course_columns(courses: Sequence[Course]) -> dict[str, list[Any]]:

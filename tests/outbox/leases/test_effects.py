@@ -13,12 +13,14 @@ import pytest
 import sqlalchemy as sa
 
 from outbox.database.link import Link
+from outbox.leases.completing import begin_completed
 from outbox.leases.effects import EffectBook, Remote, leave_effects
-from outbox.leases.ending import retry
+from outbox.leases.ending import complete, complete_within, retry
 from outbox.leases.leasing import Claimed
+from outbox_schemas import JobState
 from outbox_schemas.states import EFFECT_MOVES, EffectState
 from support.database import Database
-from support.jobs import BROKEN, RIVAL, release_all, running, take
+from support.jobs import BROKEN, RIVAL, look, release_all, running, take
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -91,6 +93,37 @@ def test_a_write_whose_first_run_is_under_way_says_the_same(
     else:
         assert answer.written
     assert state_of(database)[0] == ("confirmed" if write == "confirm" else "pending")
+
+
+@pytest.mark.parametrize("write", ["begin", "again"])
+@pytest.mark.parametrize("way", ["by itself", "with apply", "with apply, unprepared"])
+def test_a_success_sees_the_announcement_that_it_waits_for(
+    database: Database, link: Link, engine: sa.Engine, connection: sa.Connection, way: str, write: str
+) -> None:
+    """A connection that broke may still carry it while the attempt ends: no job succeeds with an effect left open."""
+    (mine,) = running(database, link)
+    book, call = book_of(database, mine), uuid4()
+    if write == "again":
+        book.begin(connection, DIGEST, call)
+        book.leave(connection, call, EffectState.NOT_DONE, "Refused", "no")
+
+    def succeeds() -> bool:
+        if way == "by itself":
+            return bool(complete(link, [mine.lease], may_owe=[True]))
+        within = begin_completed if way == "with apply" else complete_within
+        with engine.begin() as own:
+            return within(own, database.statements, mine.lease) is not None
+
+    with ThreadPoolExecutor(1) as beside:
+        with engine.connect() as broken, broken.begin():
+            if write == "begin":
+                book.begin(broken, DIGEST, call)
+            else:
+                book.again(broken, call, uuid4())
+            end = beside.submit(succeeds)
+            until(lambda: database.count(WAITING) == 1)
+        assert not end.result(30)
+    assert look(database, mine.lease.job_id).state is JobState.RUNNING
 
 
 def test_an_attempt_that_ends_leaves_its_own_open_effects_uncertain(

@@ -41,7 +41,7 @@ LEASES = "due_leases put_off_leases recover_leases expire_deadlines"
 KEEPING = f"{RELEASING} {PAUSING} {LIMITING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"
 CLAIMING = "claim own_claims refuse offer_again"
 ENDING = (
-    "complete complete_one same_transaction retry fail attempt_outcomes lease_ends held_rows spent_budgets "
+    "complete complete_one hold_owned same_transaction retry fail attempt_outcomes lease_ends held_rows spent_budgets "
     "record_refusals"
 )
 ACTING = "effect_begin effect_again effect_confirm effect_leave effect_late leave_effects"
