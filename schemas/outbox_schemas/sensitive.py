@@ -7,6 +7,7 @@ as sensitive as a whole: a mask too many is a nuisance, one too few is a leak.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
@@ -74,13 +75,24 @@ def _members(annotation: Any) -> list[Any]:
     origin = get_origin(annotation)
     if origin is None:
         meant = getattr(annotation, "__supertype__", annotation)  # of NewType
-        meant = getattr(meant, "__value__", meant)  # of the `type` statement
+        meant = _value_of(meant) if hasattr(meant, "__value__") else meant
         return [annotation] if meant is annotation or isinstance(annotation, type) else _members(meant)
     if origin is Annotated and not _has_marker(annotation):
         return _members(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
         return [inner for member in get_args(annotation) for inner in _members(member)]
     return [annotation]
+
+
+def _value_of(alias: Any) -> Any:
+    """Return what a name stands for that the `type` statement has given, or its older form, which may quote it."""
+    meant = alias.__value__
+    if not isinstance(meant, str):
+        return meant
+    try:
+        return eval(meant, vars(sys.modules[alias.__module__]))  # noqa: S307 - as the annotation that it is
+    except Exception:  # noqa: BLE001 - it leads nowhere: nobody knows what it holds
+        return Annotated[Any, Sensitive]
 
 
 def _has_marker(annotation: Any) -> bool:
@@ -101,12 +113,20 @@ def _holds(annotation: Any) -> bool:
 
 
 def _search(annotation: Any, seen: frozenset[Any]) -> bool:
+    if hasattr(annotation, "__value__"):  # a name, which may stand for something that holds itself
+        if annotation in seen:
+            return False
+        seen |= {annotation}
     for member in _members(annotation):
         if _has_marker(member) or _is(member, SECRETS) or _is(get_origin(member), SECRETS):
             return True
         if isinstance(member, type) and member not in seen and _search_class(member, seen | {member}):
             return True
         if any(_search(argument, seen) for argument in get_args(member)):
+            return True
+        alias = get_origin(member)
+        # What a name with parameters stands for: looked into for markers alone, so a value of it is hidden as a whole.
+        if hasattr(alias, "__value__") and alias not in seen and _search(_value_of(alias), seen | {alias}):
             return True
     return False
 

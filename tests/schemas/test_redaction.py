@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import pytest
 from pydantic import BaseModel, Field, RootModel, Secret, SecretBytes, SecretStr, ValidationError, field_validator
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from outbox_schemas import Payload, PayloadError, Ref, Sensitive, redacted, shape
 from outbox_schemas.redaction import hidden_texts
@@ -29,6 +29,14 @@ class Base(Payload):
     def logical_key(self) -> str:
         """Return a constant."""
         return "key"
+
+
+Named = TypeAliasType("Named", Card)
+Numbered = TypeAliasType("Numbered", list[tuple[T, Card]], type_params=(T,))
+By = TypeAliasType("By", dict[str, T], type_params=(T,))
+# Quoted, since what the `type` statement of Python 3.12 makes may name itself, too.
+Nested = TypeAliasType("Nested", "int | list[Nested] | dict[str, Card]")
+Plain = TypeAliasType("Plain", "int | list[Plain] | dict[str, Plain]")
 
 
 class Person(BaseModel):
@@ -95,6 +103,10 @@ NESTED: dict[str, tuple[Any, Any]] = {
     "in a list of typed dicts": (list[Row], [{"card": CANARY}]),
     "in a named tuple": (Pair, (CANARY, 1)),
     "in a dataclass": (Data, {"card": CANARY, "amount": 1}),
+    "by a name": (Named, CANARY),
+    "by a name that has parameters": (Numbered[int], [[1, CANARY]]),
+    "in what a name is given": (By[Card], {"a": CANARY}),
+    "by a name that stands for itself, too": (Nested, [[{"a": CANARY}]]),
     "a secret": (SecretStr, CANARY),
     "secret bytes": (SecretBytes, "Y2FuYXJ5LTdjMWY5Mw=="),
     "secrets in a dict": (dict[str, SecretStr | None], {"a": CANARY, "b": None}),
@@ -139,6 +151,12 @@ def test_what_is_not_marked_is_shown() -> None:
     assert repr(payload) == "Made(value={'a': [1, 2]}, note='plain')"
     assert hidden_texts(payload) == []
     assert not holds_sensitive(type(payload))
+
+
+def test_a_type_that_holds_itself_may_be_innocent() -> None:
+    """The search for markers ends, and nothing is masked."""
+    assert redacted(given(Plain, [1, {"a": [2]}]))["value"] == [1, {"a": [2]}]
+    assert not holds_sensitive(made(Plain))
 
 
 def test_only_the_sensitive_parts_are_masked() -> None:
