@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from outbox.leases.ending import Failure
-from outbox.texts.masking import mask, named
+from outbox.texts.masking import masked_start, named
 from outbox_consumer.basis.errors import PatientError, RetryableError, TerminalError, ThrottledError, is_a, is_code
 
 __all__ = [
@@ -143,5 +143,7 @@ def storable(text: object, limit: int) -> str:
     # `str.__getitem__` and its like: a subclass of str may have ideas of its own.
     plain = str.__str__(text) if isinstance(text, str) else ""
     size = len(plain)
-    kept = mask(_UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", plain[: _MASKED_FACTOR * limit]))
+    # A character more tells that it was cut.
+    clean = _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", plain[: _MASKED_FACTOR * limit + 1])
+    kept = masked_start(clean, _MASKED_FACTOR * limit)
     return kept if size <= limit and len(kept) <= limit else f"{kept[:limit]}… ({size} characters)"

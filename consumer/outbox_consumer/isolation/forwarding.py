@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from outbox.texts.masking import mask, masked_line, traceback_text
+from outbox.texts.masking import masked_line, masked_start, traceback_text
 from outbox_consumer.isolation.frames import Kind, json_frame
 
 __all__ = ["Forwarder", "forward_to", "take"]
@@ -68,6 +68,8 @@ def take(body: bytes, job_id: str) -> None:
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
     found = [(name, value) for name, value in vars(record).items() if name not in _PLAIN][:_FACTS]
     return {
-        name: value if isinstance(value, bool | int | float) or value is None else mask(str(value)[: 2 * _TEXT])[:_TEXT]
+        name: value
+        if isinstance(value, bool | int | float) or value is None
+        else masked_start(str(value), 2 * _TEXT)[:_TEXT]
         for name, value in found
     }

@@ -14,13 +14,15 @@ import threading
 import traceback
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from enum import Flag
 from types import TracebackType
 from urllib.parse import quote, quote_plus
 
 __all__ = [
     "MASK",
+    "Cut",
     "forget",
     "forget_all",
     "forms",
@@ -28,6 +30,7 @@ __all__ = [
     "mask",
     "masked_besides",
     "masked_line",
+    "masked_start",
     "named",
     "pattern_of",
     "printable",
@@ -35,6 +38,7 @@ __all__ = [
     "registered",
     "shortened",
     "traceback_text",
+    "without_cut_ones",
 ]
 
 MASK = "***"
@@ -62,6 +66,16 @@ _PATTERNS = (
         rf"\g<1>'{MASK}'",
     ),
 )
+
+
+class Cut(Flag):
+    """Where a text was cut out of a longer one: there the end of a secret may stand, or its beginning, that no pattern
+    of the whole finds.
+    """
+
+    NOWHERE = 0
+    BEFORE = 1
+    AFTER = 2
 
 
 class _Registry:
@@ -106,7 +120,7 @@ class _Registry:
 
 _registry = _Registry()
 
-masked_besides: ContextVar[Callable[[str], str] | None] = ContextVar("outbox_masked_besides", default=None)
+masked_besides: ContextVar[Callable[[str, Cut], str] | None] = ContextVar("outbox_masked_besides", default=None)
 """What else `mask` does to a text in this thread or task: the values of a job's payload, see `outbox.texts.hiding`."""
 
 
@@ -136,14 +150,18 @@ def forget_all() -> None:
     _registry.clear()
 
 
-def mask(text: str) -> str:
-    """Return `text` with every registered secret, and everything that looks like one, replaced by `***`."""
+def mask(text: str, cut: Cut = Cut.NOWHERE) -> str:
+    """Return `text` with every registered secret, and everything that looks like one, replaced by `***`; also the part
+    of one that a `cut` has left.
+    """
     besides = masked_besides.get()
     if besides is not None:
-        text = besides(text)
+        text = besides(text, cut)
     pattern = _registry.pattern()
     if pattern is not None:
         text = pattern.sub(MASK, text)
+        if cut:
+            text = without_cut_ones(text, (form for secret in _registry.all() for form in forms(secret)), cut)
     for shape, replacement in _PATTERNS:
         text = shape.sub(replacement, text)
     return text
@@ -167,9 +185,14 @@ def printable(text: str, limit: int = 200) -> str:
     return "".join(kept).strip()
 
 
+def masked_start(text: str, most: int) -> str:
+    """Return the beginning of `text`, masked: of at most `most` characters, which bounds the cost."""
+    return mask(text[:most], Cut.AFTER) if len(text) > most else mask(text)
+
+
 def masked_line(text: str, limit: int = 200) -> str:
     """Return `text` masked and made `printable`, at a cost bounded by `limit` however long it is."""
-    return printable(mask(text[: 8 * limit]), limit)
+    return printable(masked_start(text, 8 * limit), limit)
 
 
 def named(name: str, text: object) -> str:
@@ -198,8 +221,9 @@ def traceback_text(error: BaseException) -> str:
     # Masked before the final cut, so that the cut can't leave the first half of a secret behind.
     half = TRACEBACK_LIMIT // 2
     if len(text) > 8 * TRACEBACK_LIMIT:
-        text = f"{text[: 4 * TRACEBACK_LIMIT]}\n{text[-4 * TRACEBACK_LIMIT :]}"
-    text = mask(text)
+        text = f"{masked_start(text, 4 * TRACEBACK_LIMIT)}\n{mask(text[-4 * TRACEBACK_LIMIT :], Cut.BEFORE)}"
+    else:
+        text = mask(text)
     return text if len(text) <= TRACEBACK_LIMIT else f"{text[:half]}\n…\n{text[-half:]}"
 
 
@@ -264,3 +288,26 @@ def forms(secret: str) -> set[str]:
         secret.replace("%", "%%"),
     }
     return {secret} | encoded | lower | quoted
+
+
+def without_cut_ones(text: str, written: Iterable[str], cut: Cut) -> str:
+    """Return a masked text without what a cut has left at its ends of any of these forms of secrets."""
+    before, after = 0, 0
+    for form in written:
+        if Cut.AFTER in cut:
+            after = max(after, _overlap(text, form))
+        if Cut.BEFORE in cut:
+            before = max(before, _overlap(text[: len(form)][::-1], form[::-1]))
+    if before:
+        text = MASK + text[before:]
+    return text[:-after] + MASK if after else text
+
+
+def _overlap(text: str, form: str) -> int:
+    """Return with how many characters of its own a form begins at the end of a text."""
+    place = text.find(form[:1], max(0, len(text) - len(form) + 1))
+    while place != -1:
+        if form.startswith(text[place:]):
+            return len(text) - place
+        place = text.find(form[:1], place + 1)
+    return 0

@@ -125,6 +125,16 @@ def test_the_registry_is_bounded() -> None:
     assert mask("secret-number-00000 secret-number-00305") == f"secret-number-00000 {MASK}"
 
 
+def test_no_cut_leaves_a_part_of_a_secret() -> None:
+    """Texts are cut before they are looked through, wherever that is."""
+    register("~[canary]~#")
+    text = "~[canary]~# " * 40_000
+    for limit in range(100, 130):
+        assert "~" not in masked_line(text, limit)
+    for size in range(12):
+        assert "~" not in traceback_text(ValueError("." * size + text))
+
+
 def test_tracebacks_are_masked_and_bounded() -> None:
     """The text of an exception, its causes and 50 MB of message are masked and cut, and a broken one is named."""
 

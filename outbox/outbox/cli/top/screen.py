@@ -12,7 +12,7 @@ from outbox.cli.top.reading import MOST_MATTERS, Picture, QueueLine
 from outbox.cli.top.state import Mode, Part, State, chosen_job, chosen_queue
 from outbox.leases.presence import QUIET_S, ProcessView, Role
 from outbox.reading.running import RunningJob
-from outbox.texts.masking import mask, masked_line, printable
+from outbox.texts.masking import masked_line, masked_start, printable
 from outbox.texts.spans import span
 
 __all__ = ["Line", "Style", "cut", "render", "report"]
@@ -194,7 +194,7 @@ def _row(columns: Sequence[tuple[str, int, bool]], cells: Sequence[object] | Non
 
 def _whole(text: str) -> str:
     """Return a line as it is, with its blanks, but for what could drive a terminal or is secret."""
-    return " ".join(printable(word, _CELL) for word in mask(text[: 8 * _CELL]).split(" "))
+    return " ".join(printable(word, _CELL) for word in masked_start(text, 8 * _CELL).split(" "))
 
 
 def _text(cell: object) -> str:
