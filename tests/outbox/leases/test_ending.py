@@ -212,6 +212,15 @@ def test_hand_back_after_an_error_keeps_the_error(database: Database, link: Link
     assert view.last_error.code == "ValueError"
 
 
+def test_what_is_handed_back_past_its_deadline_is_no_failed_try(database: Database, link: Link) -> None:
+    """Nothing of it ran: its attempt is handed back, and the deadline is the keeping of time's to see to."""
+    (mine,) = running(database, link, deadline=database.clock.now() + timedelta(hours=1))
+    database.clock.advance(7200)
+    assert hand_back(link, [mine.lease]) == {mine.lease.job_id}
+    assert look(database, mine.lease.job_id).state == JobState.READY
+    assert history(database, mine.lease.job_id) == [(1, Outcome.HANDED_BACK)]
+
+
 def test_failing_keeps_the_error_and_its_traceback(database: Database, link: Link) -> None:
     """A failed job waits for a person with all that is known about why."""
     (mine,) = running(database, link)
