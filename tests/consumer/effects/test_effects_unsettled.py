@@ -80,6 +80,21 @@ def test_what_was_left_to_a_person_can_not_be_kept_from_one(desk: Desk) -> None:
     assert f"outbox effects resolve {job_id} charge" in desk.last_error(job_id)[2]
 
 
+def test_what_the_same_attempt_has_settled_since_is_not_on_hold(desk: Desk) -> None:
+    """A handler that asks the other side once it hears that nobody knows."""
+    provider = Provider(TimeoutError("no answer"))
+
+    def act(effect: Any, _job: Any) -> None:
+        try:
+            effect("charge", {}, send=provider.send)
+        except EffectOnHold:
+            effect("charge", {}, send=provider.send, reconcile=provider.reconcile("found"))
+
+    job_id = run_one(desk, calling("sync", act))
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert desk.database.rows(ROW) == [("confirmed", 1, "reconcile")]
+
+
 @pytest.mark.parametrize("declared", [{"on_uncertain": "assume_done"}, {"on_uncertain": "resend"}])
 def test_a_policy_that_settles_lets_the_next_attempt_succeed(desk: Desk, declared: dict[str, Any]) -> None:
     """With `assume_done` and `resend` the second attempt settles what the first one has swallowed."""
