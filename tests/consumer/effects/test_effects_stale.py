@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from outbox.keeping.time import recover_leases
+from outbox.leases.effects import EffectBook
 from outbox_consumer import (
     EffectResult,
     LeaseLost,
@@ -97,6 +98,56 @@ def test_a_stale_worker_can_not_confirm_an_effect(desk: Desk, kind: str) -> None
     [(actor, subject, remote_id, digest)] = desk.database.rows(query)
     kept = hashlib.sha256(b'"stale"').hexdigest()
     assert (actor, subject, remote_id, digest) == ("attempt 1", str(job_id), "ch_9", kept)
+
+
+def test_who_waits_for_its_job_until_its_lease_is_over_leaves_evidence(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody held the job while the effect was to be confirmed, which then came too late: it stands in the audit."""
+    confirm = EffectBook.confirm
+    jobs: list[Any] = []
+
+    def held(self: EffectBook, *arguments: Any) -> Any:
+        if len(jobs) > 1:
+            return confirm(self, *arguments)
+        desk.take_lease(jobs[0].id)
+        raise LeaseLost(jobs[0].id, 1, "the lease is no longer held")
+
+    monkeypatch.setattr(EffectBook, "confirm", held)
+
+    def act(effect: Any, job: Any) -> Any:
+        jobs.append(job)
+        effect("charge", {}, send=lambda *_: EffectResult("late", remote_id="ch_9"), reconcile=lambda _key: "found")
+
+    job_id = run_one(desk, calling("sync", act, lease=30))
+    assert desk.outcomes(job_id) == ["lease_lost", "succeeded"]
+    late = "SELECT subject, detail -> 'remote_request_id' FROM {s}.audit WHERE action = 'effect.late'"
+    assert desk.database.rows(late) == [(str(job_id), "ch_9")]
+
+
+def test_what_a_lost_attempt_has_announced_is_uncertain_once_it_is_held(desk: Desk) -> None:
+    """It was pending, as after a crash; from then on its row says itself that a person is to look."""
+
+    def act(effect: Any, job: Any) -> Any:
+        effect("charge", {}, send=lambda *_: desk.take_lease(job.id))
+
+    job_id = run_one(desk, calling("sync", act, lease=30), "failed")
+    assert desk.outcomes(job_id) == ["lease_lost", "failed"]
+    assert [(row[0], row[2], row[6]) for row in desk.database.rows(ROW)] == [("uncertain", 2, "effect_on_hold")]
+
+
+def test_a_record_that_other_hands_have_changed_is_not_taken_for_written(desk: Desk) -> None:
+    """Whoever meddles with an effect while it is sent: the attempt fails and says so, and another one asks."""
+    provider = Provider(lambda: desk.database.rows("UPDATE {s}.effects SET call = gen_random_uuid()"))
+
+    def act(effect: Any, _job: Any) -> Any:
+        effect("charge", {}, send=provider.send, reconcile=provider.reconcile("found"))
+
+    job_id = run_one(desk, calling("sync", act))
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    [[message]] = desk.database.rows("SELECT error_message FROM {s}.attempts WHERE error_message IS NOT NULL")
+    assert message == "the record of effect 'charge' was changed by other hands meanwhile"
+    assert desk.database.rows(ROW)[0][:6] == ("confirmed", 1, 2, "found", None, "reconcile")
 
 
 @pytest.mark.parametrize("loses", [True, False])

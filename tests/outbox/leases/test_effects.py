@@ -12,7 +12,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from outbox import cancel
 from outbox.database.link import Link
+from outbox.keeping.time import recover_leases
 from outbox.leases.completing import begin_completed
 from outbox.leases.effects import EffectBook, Remote, leave_effects
 from outbox.leases.ending import complete, complete_within, retry
@@ -150,6 +152,26 @@ def test_an_attempt_that_ends_leaves_its_own_open_effects_uncertain(
         ("theirs", "pending", None),
     ]
     assert book_of(database, again, "mine").confirm(connection, calls["mine"], "send", DONE).written
+
+
+@pytest.mark.parametrize("end", ["lost", "cancelled"])
+def test_an_attempt_that_others_end_has_touched_its_own_effects(
+    database: Database, link: Link, engine: sa.Engine, connection: sa.Connection, end: str
+) -> None:
+    """Nobody tells of its course: its history is made of what is on record, without what an earlier one has called."""
+    (first,) = running(database, link)
+    book_of(database, first, "earlier").begin(connection, DIGEST, uuid4())
+    assert retry(link, [(first.lease, BROKEN, 0)])
+    (again,) = take(link, [hint.job_id for hint in release_all(link)])
+    book_of(database, again, "mine").begin(connection, DIGEST, uuid4())
+    if end == "lost":
+        database.clock.advance(3600)
+        assert recover_leases(link)
+    else:
+        with engine.begin() as caller:
+            assert cancel(caller, again.lease.job_id, by="ada", reason="no").won
+    query = "SELECT effects_touched FROM {s}.attempts WHERE number = 2"
+    assert database.rows(query) == [(["mine"],)]
 
 
 def test_a_write_names_the_call_that_it_has_seen(database: Database, link: Link, connection: sa.Connection) -> None:
