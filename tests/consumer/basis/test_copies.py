@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -175,6 +175,26 @@ def test_an_answer_for_another_attempt_counts_for_nothing(kind: Kind) -> None:
     child = ToldChild(foreign, answer(own, "own"))
     assert course(child, own).run() == "own"
     assert not child.answered
+
+
+def test_what_is_said_of_another_attempt_counts_for_nothing() -> None:
+    """Neither its transactions, for which an end would wait, nor its effects or its progress."""
+    own, other = uuid4(), uuid4()
+    said: list[Any] = []
+
+    def of(lease: UUID, mark: int) -> list[bytes]:
+        return [
+            json_frame(Kind.FENCE, lease=lease.hex, open=mark),
+            json_frame(Kind.EFFECT, lease=lease.hex, name=str(mark), begins=True),
+            json_frame(Kind.PROGRESS, lease=lease.hex, marker=str(mark), at=mark),
+        ]
+
+    follows = course(ToldChild(*of(other, 7), *of(own, 1), answer(own, "own")), own)
+    job: Any = follows._entry.job
+    job.hold_open, job.moved = said.append, lambda *moved: said.append(moved)
+    job.note_effect = lambda name, *, begins: said.append((name, begins))
+    assert follows.run() == "own"
+    assert said == [1, ("1", True), ("1", 1), 0]
 
 
 def test_a_process_that_answers_twice_is_not_used_again() -> None:
