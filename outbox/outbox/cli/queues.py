@@ -45,11 +45,11 @@ def queues(ctx: click.Context) -> None:
 
     SCHEDULED waits for its time, ASIDE for the end of its tenant's or kind's pause, DUE for the relay (or the end of
     its queue's pause), RELEASED for a consumer, and PUT OFF to be hinted again, since its last hint came to nothing.
-    READY is the sum of the five, and OLDEST DUE the age of the oldest that is due, whatever has become of its hint. IN
-    and OUT are jobs submitted and ended a second, as measured lately; DRAINS IN says how long what is due and released
-    takes at that rate if nothing is added, and how old the rate is; nothing where all of it is paused.
-    RUNWAY is how many hints relays let be out just now, of how many at most: by their setting, or, where it says "set",
-    by the queue's own limit. Below stands what is paused, and then the limits and the bounds.
+    READY is the sum of these but SCHEDULED, as `outbox top` has it, and OLDEST DUE the age of the oldest that is due,
+    whatever has become of its hint. IN and OUT are jobs submitted and ended a second, as measured lately; DRAINS IN
+    says how long what is ready takes at that rate if nothing is added, and how old the rate is; nothing where all of it
+    is paused. RUNWAY is how many hints relays let be out just now, of how many at most: by their setting, or, where it
+    says "set", by the queue's own limit. Below stands what is paused, and then the limits and the bounds.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(overview)
@@ -91,7 +91,7 @@ def _queue_lines(
     rows = [
         [
             queue.queue,
-            queue.scheduled + queue.aside + queue.put_off + queue.due + queue.released,
+            queue.ready,
             queue.scheduled,
             queue.aside,
             queue.put_off,

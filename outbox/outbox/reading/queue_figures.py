@@ -68,7 +68,8 @@ class QueueFigures:
 
     Attributes:
         queue, tenant: whose; tenant is None for the whole queue. A part has backlog, age and drain time only.
-        backlog: jobs that are due and not started, paused ones included; `capped`: there are at least so many.
+        backlog: jobs that are due and not started, paused and put off ones included; `capped`: there are at least so
+            many.
         scheduled: jobs that wait for their time; 10,000 stands for that and more.
         running: attempts that hold a lease.
         oldest_due_s: for how long, in seconds, the longest waiting hint that is still owed has been due.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from outbox.database.link import Link
 from outbox.keeping.pauses import ASIDE
 
-__all__ = ["HeldUp", "QueueView", "held_up", "list_queues"]
+__all__ = ["QueueView", "held_up", "list_queues", "oldest_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +36,22 @@ class QueueView:
     running: int
     oldest_due_s: float | None
 
+    @property
+    def ready(self) -> int:
+        """All that are due and not started, as a count for all has them in its backlog."""
+        return self.aside + self.put_off + self.due + self.released
 
-@dataclass(frozen=True, slots=True)
-class HeldUp:
-    """What of a queue waits without being owed a hint now: whose hint is out, or came to nothing.
 
-    Attributes:
-        put_off: how many of the latter stand among the first twenty in line.
-        due_s: for how many seconds the longest waiting one has been due.
+def held_up(link: Link, queues: Sequence[str]) -> dict[str, float]:
+    """Return of each of these queues for how many seconds the longest waiting job has been due that isn't owed a hint
+    now: its hint is out, or came to nothing. No entry where there is none.
     """
-
-    put_off: int = 0
-    due_s: float | None = None
-
-    def oldest_s(self, owed_s: float | None) -> float | None:
-        """Return the age of the oldest, given that of the oldest that is owed a hint; None: nothing is due."""
-        return max((age for age in (self.due_s, owed_s) if age is not None), default=None)
+    return {row.queue: row.due_s for row in link.run("held_up", queues=list(queues))}
 
 
-def held_up(link: Link, queues: Sequence[str]) -> dict[str, HeldUp]:
-    """Return it for each of these queues where there is such a job."""
-    return {row.queue: HeldUp(row.put_off, row.due_s) for row in link.run("held_up", queues=list(queues))}
+def oldest_s(*ages_s: float | None) -> float | None:
+    """Return the largest of these ages; None: there is none. Pure."""
+    return max((age_s for age_s in ages_s if age_s is not None), default=None)
 
 
 def list_queues(link: Link) -> list[QueueView]:
@@ -72,7 +67,7 @@ def list_queues(link: Link) -> list[QueueView]:
             due=row.due,
             released=row.released,
             running=row.running,
-            oldest_due_s=held.get(row.queue, HeldUp()).oldest_s(row.oldest_due_s),
+            oldest_due_s=oldest_s(row.oldest_due_s, held.get(row.queue)),
         )
         for row in rows
     ]

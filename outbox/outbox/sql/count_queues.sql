@@ -67,10 +67,12 @@ WITH RECURSIVE now AS MATERIALIZED (
 ), due AS MATERIALIZED (
   SELECT k.queue, p.tenant, sum(p.jobs) AS jobs, min(p.oldest) AS oldest, min(p.oldest) FILTER (WHERE p.in_line) AS oldest_in_line, sum(p.looked) AS looked
   FROM line AS k CROSS JOIN now AS n CROSS JOIN LATERAL (
-    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END AS tenant, count(*) FILTER (WHERE d.due_at <= n.instant) AS jobs,
+    -- What is owed for later though it has been due, since its hint came to nothing, is ready as well; one that was too early is not.
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END AS tenant,
+      count(*) FILTER (WHERE d.due_at <= n.instant OR coalesce(d.last_error <> 'not due', false)) AS jobs,
       min(d.due_at) FILTER (WHERE d.due_at <= n.instant) AS oldest, count(*) AS looked, true AS in_line
     FROM (
-      SELECT o.tenant, o.due_at FROM {schema}.outbox AS o
+      SELECT o.tenant, o.due_at, o.last_error FROM {schema}.outbox AS o
       WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key <= n.instant
       ORDER BY o.order_key, o.job_id LIMIT k.most
     ) AS d GROUP BY 1

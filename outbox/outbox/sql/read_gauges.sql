@@ -25,9 +25,8 @@ WITH now AS MATERIALIZED (
   CROSS JOIN now AS n WHERE f.counted_at > n.instant - make_interval(secs => CAST(:fresh_s AS float8))
   GROUP BY f.queue
 ), large AS MATERIALIZED (
-  SELECT f.queue, f.backlog + coalesce(p.jobs, 0) AS backlog, f.scheduled, f.running, greatest(CAST(:sample AS integer) / count(*) OVER (), 20) AS looks
+  SELECT f.queue, f.backlog, f.scheduled, f.running, greatest(CAST(:sample AS integer) / count(*) OVER (), 20) AS looks
   FROM (SELECT f.* FROM figures AS f ORDER BY f.backlog + f.scheduled + f.running DESC, f.queue LIMIT CAST(:queues AS integer)) AS f
-  LEFT JOIN put_off AS p ON p.queue = f.queue
 ), stages AS MATERIALIZED (
   SELECT q.queue, j.stage, j.kind, count(*) AS jobs, sum(count(*)) OVER (PARTITION BY q.queue, j.stage) AS of_all
   FROM large AS q CROSS JOIN now AS n CROSS JOIN LATERAL (
@@ -67,7 +66,7 @@ WITH now AS MATERIALIZED (
 )
 SELECT m.metric, m.labels, CAST(m.value AS float8) AS value
 FROM figures AS f LEFT JOIN unclaimed AS u ON u.queue = f.queue LEFT JOIN put_off AS p ON p.queue = f.queue CROSS JOIN LATERAL (VALUES
-  ('outbox.queue.ready', ARRAY[f.queue], CAST(f.backlog + coalesce(p.jobs, 0) AS float8)),
+  ('outbox.queue.ready', ARRAY[f.queue], CAST(f.backlog AS float8)),
   ('outbox.queue.scheduled', ARRAY[f.queue], f.scheduled),
   ('outbox.queue.running', ARRAY[f.queue], f.running),
   ('outbox.queue.oldest.due', ARRAY[f.queue], CASE WHEN f.paused THEN 0 ELSE greatest(f.oldest_due_s, u.due_s, p.due_s, 0) END),

@@ -253,7 +253,7 @@ def test_queues_count_what_waits(run: Any, engine: Engine) -> None:
         "RUNWAY",
         "PAUSED",
     ]
-    assert shown[1].split()[:8] == ["default", "2", "1", "0", "0", "1", "0", "0"]
+    assert shown[1].split()[:8] == ["default", "1", "1", "0", "0", "1", "0", "0"]
 
 
 def test_hostile_names_are_harmless(run: Any, engine: Engine, database: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from outbox.cli.top.reading import QueueLine, read_picture
@@ -9,8 +11,12 @@ from outbox.database.link import Link
 from outbox.explaining.reasons import NACKED, NO_HANDLER, NOT_DUE, UNKNOWN_KEY
 from outbox.reading.queue_figures import FigureKeeper
 from outbox.reading.queues import QueueView, list_queues
+from outbox.telemetry.exposition import exposition
+from outbox.telemetry.gauges import Gauges
+from outbox.telemetry.series import Figures
 from support.database import Database
 from support.jobs import release_all, submit
+from support.scraping import values_of
 
 WAITED_S = 600
 
@@ -67,3 +73,32 @@ def test_what_was_offered_too_early_waits_for_its_time(database: Database, link:
     view, line = seen(link)
     assert (view.scheduled, view.put_off, view.oldest_due_s) == (1, 0, None)
     assert (line.ready, line.oldest_s) == (0, None)
+
+
+def test_all_that_is_put_off_is_ready_wherever_it_is_told(database: Database, link: Link, counted: bool) -> None:
+    """However many there are, and behind whatever: the list, the screen and the figures shown for all agree, and none
+    of them takes what waits for its time for ready.
+    """
+    database.clock.stop()
+    submit(database, 50)
+    database.clock.advance(WAITED_S)
+    database.rows("UPDATE {s}.outbox SET due_at = {s}.clock() + interval '1 min', last_error = %s", NACKED)
+    database.rows("UPDATE {s}.outbox SET last_error = %s WHERE ctid IN (SELECT ctid FROM {s}.outbox LIMIT 3)", NOT_DUE)
+    submit(database, 30)
+    submit(database, 4, run_at=database.clock.now() + timedelta(hours=1))
+    # What stands behind others in line is as ready as they are.
+    database.rows(
+        "UPDATE {s}.outbox SET order_key = order_key - interval '1 h'"
+        " WHERE last_error IS NULL AND due_at <= {s}.clock()"
+    )
+    keeper, figures = FigureKeeper(), Figures()
+    assert not counted or keeper.keep(link)
+    view, line = seen(link)
+    assert (view.put_off, view.ready, view.scheduled, line.ready) == (47, 77, 7, 77)
+    assert counted or keeper.keep(link)
+    gauges = Gauges(figures, "one")
+    gauges.look(link)
+    shown = values_of(exposition(figures.collect()))
+    assert (
+        shown['outbox_queue_ready{queue="notes"}'] == shown['outbox_kind_ready{queue="notes",kind="test.note"}'] == 77
+    )

@@ -104,6 +104,7 @@ def test_a_job_that_nobody_here_can_run_grows_old_and_is_counted(database, gauge
     first, _ = submit(database, 2)
     database.clock.advance(600)
     database.rows("UPDATE {s}.outbox SET due_at = {s}.clock() + interval '1 min', last_error = %s", NO_HANDLER)
+    database.rows("UPDATE {s}.outbox SET last_error = NULL WHERE job_id <> %s", first)
     database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() + interval '1 min' WHERE id <> %s", first)
     FigureKeeper().keep(link)
     gauges[0].look(link)

@@ -12,7 +12,7 @@ from outbox.keeping.pauses import ASIDE
 from outbox.leases.presence import QUIET_S, ProcessView, Role, list_processes
 from outbox.operating.pausing import Pause, PauseScope, pauses_of
 from outbox.reading.queue_figures import FRESH_S, drain_of, list_figures
-from outbox.reading.queues import HeldUp, held_up
+from outbox.reading.queues import held_up, oldest_s
 from outbox.reading.running import RunningJob, list_running
 
 __all__ = ["MOST_MATTERS", "Picture", "QueueLine", "read_picture"]
@@ -28,8 +28,8 @@ _WINDOW_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """One queue. Figures as `outbox.reading.queue_figures.QueueFigures`, but for `ready` and `oldest_s`, which take in
-    what is put off and whose hint is out; `letters`: its open dead letters; `paused`: the queue itself, or everything.
+    """One queue. Figures as `outbox.reading.queue_figures.QueueFigures`, but for `oldest_s`, which takes in what is put
+    off and whose hint is out; `letters`: its open dead letters; `paused`: the queue itself, or everything.
     """
 
     queue: str
@@ -117,13 +117,9 @@ def _figures(link: Link, now: datetime) -> tuple[list[QueueLine], float | None]:
 
 
 def _with_held_up(link: Link, figures: Sequence[QueueLine]) -> list[QueueLine]:
-    """Add what the figures leave out: what is put off, and for how long what isn't owed a hint has been due."""
+    """Add what the figures leave out: for how long what isn't owed a hint has been due."""
     held = held_up(link, [one.queue for one in figures])
-    return [
-        replace(one, ready=one.ready + found.put_off, oldest_s=found.oldest_s(one.oldest_s))
-        for one in figures
-        for found in [held.get(one.queue, HeldUp())]
-    ]
+    return [replace(one, oldest_s=oldest_s(one.oldest_s, held.get(one.queue))) for one in figures]
 
 
 def _own_figures(link: Link, now: datetime) -> list[QueueLine]:
