@@ -49,6 +49,7 @@ from outbox_consumer.taking.groups import Group, groups_of
 from outbox_consumer.taking.taking import Taker
 from outbox_consumer.taking.traces import Traces
 from outbox_consumer.taking.turns import GroupTurn
+from outbox_consumer.taking.waits import Waits
 from outbox_consumer.telemetry import ConsumerTelemetry
 from outbox_consumer.timekeeper import Timekeeper
 from outbox_schemas import FailedBecause
@@ -275,6 +276,7 @@ class Consumer:
             deliver=self._deliver,
             claim_s=_CLAIM_STATEMENT_S + _CLAIM_MARGIN_S,
             traces=None if tracing is None else Traces(tracing, self._worker.version),
+            waits=self._make_waits(),
         )
         turns = [
             GroupTurn(
@@ -288,6 +290,11 @@ class Consumer:
             for group in self._groups
         ]
         return Claimer(turns, taker, self._wake)
+
+    def _make_waits(self) -> Waits | None:
+        release = self._telemetry.durations("outbox.consumer.release.delay")
+        claim = self._telemetry.durations("outbox.consumer.claim.delay")
+        return None if release is None or claim is None else Waits(release, claim)
 
     def _make_loops(self) -> dict[str, Loop]:
         bodies = {

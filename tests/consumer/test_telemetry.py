@@ -83,6 +83,10 @@ def test_a_consumer_shows_every_figure_of_its_own(desk) -> None:
     assert values['outbox_consumer_events_total{event="cancelled"}'] == 1
     assert values['outbox_consumer_events_total{event="throttled"}'] == 1
     assert values["outbox_consumer_cancel_delay_seconds_sum"] < 20
+    claimed = values['outbox_consumer_events_total{event="claimed"}']
+    for name in ("outbox_consumer_release_delay_seconds", "outbox_consumer_claim_delay_seconds"):
+        assert values[f"{name}_count"] == claimed
+        assert 0 < values[f"{name}_sum"] < 20 * claimed
     assert values["outbox_submissions_refused_total"] >= 1
     assert 0 < values["outbox_consumer_utilisation_ratio"] < 1
     assert values['outbox_consumer_slots{queue="q"}'] == 3

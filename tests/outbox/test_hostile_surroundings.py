@@ -16,12 +16,13 @@ from outbox.database.link import Link
 from outbox.keeping.time import recover_leases
 from outbox.leases.budgets import spent
 from outbox.leases.ending import retry
+from outbox.leases.leasing import claim
 from outbox.operating.dead_letters import count_dead_letters, list_dead_letters
 from outbox.reading.jobs import show_job
 from outbox.reading.searching import search_jobs
 from outbox.settings.urls import sqlalchemy_engine
 from support.database import Database
-from support.jobs import BROKEN, dead, notes, release_all, running, submit, take
+from support.jobs import ABILITIES, BROKEN, WORKER, dead, notes, release_all, running, submit, take
 from support.waiting import until
 
 
@@ -115,8 +116,8 @@ def test_a_history_that_begins_at_no_time_stops_no_neighbour(database: Database,
     retry(link, [(item.lease, BROKEN, 0.0) for item in claimed])
     release_all(link)
     database.rows("SET session_replication_role = replica")
-    database.rows("UPDATE {s}.attempts SET claimed_at = %s WHERE job_id = %s", value, ids[1])
-    assert {item.lease.job_id for item in take(link, ids)} == set(ids)
+    database.rows("UPDATE {s}.attempts SET claimed_at = %s, ended_at = %s WHERE job_id = %s", value, value, ids[1])
+    assert {item.lease.job_id for item in claim(link, ids, ABILITIES, WORKER, timed=True)} == set(ids)
     database.rows("UPDATE {s}.jobs SET lease_started_at = %s WHERE id = %s", value, ids[1])
     assert spent(link, ids).keys() == set(ids)
     database.clock.advance(3600)

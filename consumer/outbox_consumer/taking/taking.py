@@ -27,6 +27,7 @@ from outbox_consumer.holding.hints import Hint
 from outbox_consumer.holding.suspects import Suspects
 from outbox_consumer.taking.groups import Group
 from outbox_consumer.taking.traces import Traces
+from outbox_consumer.taking.waits import Waits
 
 __all__ = ["Taker"]
 
@@ -51,6 +52,7 @@ class Taker:
         link: the claiming loop's connection.
         deliver: takes a group's new leases to its slots; they are in the book by then.
         traces: begins the spans of claims; None: nothing is traced.
+        waits: is told how long the jobs waited to be claimed; None: nobody asks.
         claim_s: how long a claim may still run on the server after its connection was lost, in seconds.
     """
 
@@ -66,6 +68,7 @@ class Taker:
         deliver: Deliver,
         claim_s: float,
         traces: Traces | None = None,
+        waits: Waits | None = None,
     ) -> None:
         self._link = link
         self._registry = registry
@@ -76,6 +79,7 @@ class Taker:
         self._deliver = deliver
         self._limited = RateLimited(log, every_s=10)
         self._traces = traces
+        self._waits = waits
         self._suspects = Suspects(claim_s)
 
     def take(
@@ -91,6 +95,8 @@ class Taker:
         entries = self._take_leases(group, ids)
         if self._traces is not None:
             self._traces.claimed(group.queues[0], entries, named=len(ids), hints=hints, began_ns=began_ns)
+        if self._waits is not None:
+            self._waits.observe(entry.claimed for entry in entries)
         self._counters.add("claimed", len(entries))
         self._deliver(group, entries, ahead=ahead)
         if len(self._suspects):
@@ -136,6 +142,7 @@ class Taker:
                 # Whatever a hint says, or wherever it came in: no job takes a slot of another group.
                 queues=group.queues,
                 key_ids=openable(current()),
+                timed=self._waits is not None,
             )
             hit(Barrier.CONSUMER_AFTER_CLAIM)
             entries = [self._entry_of(item, asked_at) for item in claimed]

@@ -71,7 +71,9 @@ class Claimed(NamedTuple):
     """A job under a lease. `charged` counts this attempt and the earlier ones that use up a try; attempts numbered up
     to `budget_start` came before the last redrive; `deadline_s` is what was left until the deadline, in seconds;
     `age_s` is how long ago the first of the other attempts since then was claimed, None if there was none;
-    `trace_text` is the trace context that it was submitted in, as it stands in its row, with its age in seconds.
+    `trace_text` is the trace context that it was submitted in, as it stands in its row, with its age in seconds;
+    `release_s` and `claim_s` are for how long it was due until its hint went out, and from then until it was claimed,
+    where the claim asked for that.
 
     A tuple, as `Lease` is: thousands are made each second, and a frozen dataclass takes several times as long. The
     claim's columns stand in this order.
@@ -95,6 +97,8 @@ class Claimed(NamedTuple):
     payload_text: str
     age_s: float | None = None
     trace_text: str | None = None
+    release_s: float | None = None
+    claim_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +128,12 @@ def claim(
     *,
     queues: Sequence[str] | None = None,
     key_ids: Sequence[str] = (),
+    timed: bool = False,
 ) -> list[Claimed]:
     """Claim those of the named jobs that may run here now, in the order given. Charges an attempt to each.
 
     Of the sealed jobs that wait for a key, only those whose key is among `key_ids`. With `queues` only jobs of these: a
-    hint that came by another way can't make a consumer work for a foreign queue.
+    hint that came by another way can't make a consumer work for a foreign queue. `timed`: tell how long each waited.
     """
     found = link.run_rows(
         "claim",
@@ -145,6 +150,7 @@ def claim(
         owner=worker.name,
         host=worker.host,
         worker_version=worker.version,
+        timed=timed,
     )
     if [item[0][0] for item in found] == list(job_ids):  # as when all of them are given, in the order of their age
         return found

@@ -11,6 +11,8 @@ _RUN_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0)
 _WRITE_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0)
 # A heartbeat tells of a cancel, and these come every third of the shortest lease.
 _CANCEL_S = (0.5, 2.5, 10.0, 60.0)
+# From a relay that is woken at once to a queue that drains for hours.
+_WAIT_S = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0)
 
 _BOTH, _RELAY, _CONSUMER = "relay, consumer", "relay", "consumer"
 ONE_RELAY = "one relay"
@@ -81,6 +83,22 @@ METRICS: tuple[Metric, ...] = (
         _CONSUMER,
         "attempts that did not succeed, by their code and what followed",
         ("kind", "code", "outcome"),
+    ),
+    Metric(
+        "outbox.consumer.release.delay",
+        Kind.HISTOGRAM,
+        "s",
+        _CONSUMER,
+        "of each claim: from when its job was due, submitted or given up by an attempt, the latest, until its hint went out",
+        bounds=_WAIT_S,
+    ),
+    Metric(
+        "outbox.consumer.claim.delay",
+        Kind.HISTOGRAM,
+        "s",
+        _CONSUMER,
+        "and from then until it was claimed",
+        bounds=_WAIT_S,
     ),
     Metric(
         "outbox.consumer.handle.duration",

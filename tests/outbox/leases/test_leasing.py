@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -234,3 +235,38 @@ def test_a_claim_keeps_to_its_callers_queues_and_keys(database: Database, link: 
     assert claim(link, ids, ABILITIES, WORKER, queues=["notes"], key_ids=["k2"]) == []
     [mine] = claim(link, ids, ABILITIES, WORKER, queues=["others", "notes"], key_ids=["k2", "k1"])
     assert mine.lease.job_id == ids[0]
+
+
+def test_a_claim_tells_how_long_each_job_waited_if_it_is_asked(database: Database, link: Link) -> None:
+    """Until its hint went out, and from then on, each by its own release, in whatever order they are named; what was
+    submitted late waits since then.
+    """
+    database.clock.stop()
+    waited: dict[UUID, Any] = {}
+    for number in range(1, 6):
+        [job_id] = submit(database)
+        database.clock.advance(number)
+        release_all(link)
+        waited[job_id] = float(number), sum(range(number + 1, 6)) + 9.0
+    [late] = submit(database, run_at=database.clock.now() - timedelta(hours=1))
+    release_all(link)
+    database.clock.advance(9)
+    wanted = waited | {late: (0.0, 9.0)}
+    found = claim(link, sorted(wanted, key=str, reverse=True), ABILITIES, WORKER, timed=True)
+    assert {one.lease.job_id: (one.release_s, one.claim_s) for one in found} == wanted
+    [untimed] = running(database, link)
+    assert (untimed.release_s, untimed.claim_s) == (None, None)
+
+
+def test_what_an_attempt_has_taken_is_no_waiting(database: Database, link: Link) -> None:
+    """A job whose worker was lost after an hour has waited since then, not for all of that hour."""
+    database.clock.stop()
+    first, other = running(database, link, 2)
+    database.clock.advance(3600)
+    recover_leases(link, batch=10)
+    database.clock.advance(2)
+    release_all(link)
+    database.clock.advance(3)
+    ids = [first.lease.job_id, other.lease.job_id]
+    found = claim(link, ids, ABILITIES, WORKER, timed=True)
+    assert [(one.release_s, one.claim_s) for one in found] == [(2, 3), (2, 3)]

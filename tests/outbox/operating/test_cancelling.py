@@ -168,6 +168,7 @@ def test_a_cancel_that_waited_for_a_claim_comes_after_it(database: Database, lin
         "owner": "w",
         "host": "h",
         "worker_version": "1",
+        "timed": False,
     }
     with engine.connect() as operator, ThreadPoolExecutor(1) as pool:
         with link.transaction() as claimer:
