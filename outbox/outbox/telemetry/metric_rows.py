@@ -89,7 +89,8 @@ METRICS: tuple[Metric, ...] = (
         Kind.HISTOGRAM,
         "s",
         _CONSUMER,
-        "of each claim: from when its job was due, submitted or given up by an attempt, the latest, until its hint went out",
+        "of each claim: from when its job was due, submitted or given up by an attempt, whichever came last, until its"
+        " hint went out",
         bounds=_WAIT_S,
     ),
     Metric(
