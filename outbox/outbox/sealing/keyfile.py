@@ -91,7 +91,7 @@ def _check_rights(found: os.stat_result, path: Path) -> None:
 def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # also a number of more digits than Python reads, as it says of itself
         # Not the parser's words: they quote what stands there.
         raise SettingsError(f"the key file {path} is not TOML") from None
 

@@ -231,7 +231,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
         raise SettingsError(f"the settings file {path} is not UTF-8 at byte {error.start}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of more digits than Python reads
         # Only the place: the message may quote the text there, which may be a password without its quotes.
         place = re.search(r"\(at [^()]*\)$", str(error))
         raise SettingsError(f"the settings file {path} is not TOML{' ' + place.group() if place else ''}") from None

@@ -85,6 +85,7 @@ def test_a_file_that_others_can_read_or_change_is_refused(tmp_path: Path, mode: 
         (("[keys.2026-11]", "[keys.'2026 11']"), "key id"),
         (("[keys.2026-11]\n", ""), "unknown field"),
         (('secret = "', "secret = canary-secret"), "is not TOML"),
+        ((f'"{b64("new")}"', "1" * 5_000), "is not TOML"),
         (("[digest_keys]", "[digest_keys.x]"), "must be a text, not dict"),
         ((GOOD, "keys = 5"), "keys in .* must be a table"),
         ((GOOD, ""), "keys|digest_key"),

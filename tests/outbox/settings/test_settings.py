@@ -166,6 +166,7 @@ def test_settings_are_frozen_and_hide_secrets() -> None:
         ("amqp_prefix = 'a b'", "amqp_prefix in {path}"),
         ("database_url = 5", "database_url in {path}: must be a valid string; it is of type int"),
         ("this is not toml", "is not TOML (at line 1, column"),
+        (f"concurrency = {'1' * 5_000}", "is not TOML"),
         (b"log_level = '\xff'", "is not UTF-8 at byte 13"),
     ],
 )
