@@ -247,9 +247,18 @@ def _fact(value: object) -> str:
 
 
 def _json_fact(value: object) -> object:
-    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+    if value is None or isinstance(value, bool):
         return value
-    return _text(value)
+    text = _text(value)
+    # A number may be what nobody may see, too, or one of more digits than Python writes.
+    return value if isinstance(value, int | float) and text == _plain_number(value) else text
+
+
+def _plain_number(value: float) -> str | None:
+    try:
+        return str(value) if math.isfinite(value) else None
+    except (OverflowError, ValueError):
+        return None
 
 
 def _text(value: object) -> str:

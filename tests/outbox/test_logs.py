@@ -86,6 +86,18 @@ def test_secrets_are_masked_everywhere(log_format: str) -> None:
     assert "ValueError" in stream.getvalue()
 
 
+@pytest.mark.usefixtures("fresh_registry")
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_number_may_be_a_secret(log_format: str) -> None:
+    """It is masked as the text that it would be; others stay numbers, and one that can't be written costs no line."""
+    log, stream = logged(log_format)
+    masking.register("4111222233334444")
+    log.info("paid", extra={"card": 4111222233334444, "part": 41112222, "size": 10**5_000})
+    assert "4111222233334444" not in stream.getvalue()
+    assert "***" in stream.getvalue()
+    assert ('"part": 41112222' if log_format == "json" else "part=41112222") in stream.getvalue()
+
+
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_a_record_that_cant_be_shown_is_still_an_event(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Arguments and facts without a text cost the event nothing but themselves, and logging doesn't complain."""

@@ -67,9 +67,13 @@ def take(body: bytes, job_id: str) -> None:
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
     found = [(name, value) for name, value in vars(record).items() if name not in _PLAIN][:_FACTS]
-    return {
-        name: value
-        if isinstance(value, bool | int | float) or value is None
-        else masked_start(str(value), 2 * _TEXT)[:_TEXT]
-        for name, value in found
-    }
+    return {name: _fact(value) for name, value in found}
+
+
+def _fact(value: object) -> bool | float | str | None:
+    if value is None or isinstance(value, bool):
+        return value
+    text = str(value)
+    shown = masked_start(text, 2 * _TEXT)[:_TEXT]
+    # A number may be what nobody may see, too.
+    return value if isinstance(value, int | float) and shown == text else shown

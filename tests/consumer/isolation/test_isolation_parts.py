@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outbox.texts import masking
 from outbox_consumer import AsyncHandler, Handler, HandlerError, TerminalError
 from outbox_consumer.contract.classifying import meaning_of
 from outbox_consumer.contract.isolation_terms import MIB, Terms, terms_of
@@ -136,6 +137,7 @@ def test_failure_of_another_process_is_classified_there() -> None:
     assert (failure_of(reported, reported).code, least_wait_s(reported)) == ("child_exit_3", 5.0)
 
 
+@pytest.mark.usefixtures("fresh_registry")
 def test_log_record_travels_as_texts(caplog: pytest.LogCaptureFixture) -> None:
     """Facts of any type, names of logging's own and a broken `__str__` do no harm on either side."""
 
@@ -145,14 +147,16 @@ def test_log_record_travels_as_texts(caplog: pytest.LogCaptureFixture) -> None:
 
     sent: list[bytes] = []
     record = logging.makeLogRecord(
-        {"name": "x", "levelno": logging.ERROR, "msg": "m %s", "args": (5,), "page": 1 << 70}
+        {"name": "x", "levelno": logging.ERROR, "msg": "m %s", "args": (5,), "page": 1 << 70, "card": 41112222}
     )
+    masking.register("41112222")
     Forwarder(sent.append).emit(record)
     Forwarder(sent.append).emit(logging.makeLogRecord({"msg": "%s", "args": (Broken(),)}))
     assert len(sent) == 1
     ((kind, body),) = Frames(10_000).feed(sent[0])
     assert kind is Kind.LOG
     fields = json.loads(body)
+    assert fields["facts"] == {"page": 1 << 70, "card": "***"}
     ((_, changed),) = Frames(10_000).feed(json_frame(Kind.LOG, **fields | {"facts": {"msg": 1, "page": 2}}))
     take(changed, "job-1")
     (taken,) = caplog.records
