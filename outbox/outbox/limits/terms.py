@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -119,6 +118,6 @@ def _check_number(field: str, value: object, least: int) -> None:
 def _check_rate(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise NameRefused(field, f"must be a number of jobs a second, or None for no rate, not {type(value).__name__}")
-    if not math.isfinite(value) or not SLOWEST <= value <= MOST:
+    if not SLOWEST <= value <= MOST:  # nor is what is no number
         how = "pause the tenant, or set its own max_running to 0" if field.startswith("tenant_") else "max_running = 0"
         raise NameRefused(field, f"must be from {SLOWEST} to {MOST:,} a second; to let nothing start: {how}")

@@ -169,6 +169,7 @@ def test_a_queue_is_governed_as_long_as_anything_of_it_is_limited(database: Data
         ({"rate_per_s": 0}, "rate_per_s"),
         ({"rate_per_s": math.nan}, "rate_per_s"),
         ({"rate_per_s": math.inf}, "rate_per_s"),
+        ({"rate_per_s": 10**400}, "rate_per_s"),
         ({"rate_per_s": 1, "burst": 0}, "burst"),
         ({"burst": 5}, "burst"),
         ({"tenant_burst": 5}, "tenant_burst"),
