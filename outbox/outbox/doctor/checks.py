@@ -324,7 +324,8 @@ _SURROUNDINGS = (
         "schema_differs",
         Severity.ERROR,
         "the tables are not the expected ones",
-        "run `outbox db upgrade`; for what then still differs, `outbox db check`",
+        "run `outbox db upgrade`, or update this release where the tables are newer; for what then still differs, "
+        "`outbox db check`",
     ),
 )
 

@@ -178,7 +178,9 @@ def test_an_answer_for_another_attempt_counts_for_nothing(kind: Kind) -> None:
 
 
 def test_what_is_said_of_another_attempt_counts_for_nothing() -> None:
-    """Neither its transactions, for which an end would wait, nor its effects or its progress."""
+    """Neither its transactions, for which an end would wait, nor its effects or its progress. Of its own none is left
+    open once it is over, however that came.
+    """
     own, other = uuid4(), uuid4()
     said: list[Any] = []
 
@@ -193,8 +195,9 @@ def test_what_is_said_of_another_attempt_counts_for_nothing() -> None:
     job: Any = follows._entry.job
     job.hold_open, job.moved = said.append, lambda *moved: said.append(moved)
     job.note_effect = lambda name, *, begins: said.append((name, begins))
+    job.forget_calls = lambda: said.append("over")
     assert follows.run() == "own"
-    assert said == [1, ("1", True), ("1", 1), 0]
+    assert said == [1, ("1", True), ("1", 1), 0, "over"]
 
 
 def test_a_process_that_answers_twice_is_not_used_again() -> None:
