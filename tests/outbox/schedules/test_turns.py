@@ -319,6 +319,18 @@ def test_a_broken_schedule_is_looked_at_again_ever_less_often(plan: Any, databas
     assert len(plan.made("bad")) == 1
 
 
+def test_a_count_of_failed_turns_at_its_end_stops_no_neighbour(plan: Any, database: Database) -> None:
+    """A broken schedule whose count a hand has set to the highest is broken again, and those behind it have turns."""
+    begun = plan.at("2026-05-01T12:00:00+00:00")
+    by_hand(database, "bad", zone="Nowhere/At_All")
+    database.rows("UPDATE {s}.schedules SET failed_turns = 2147483647")
+    plan.add("free")
+    plan.turns()
+    database.clock.set(begun + timedelta(minutes=1))
+    assert Turn("free", made=1) in plan.turns()
+    assert plan.row("bad")["broken_at"] == begun
+
+
 def test_a_zone_that_is_changed_by_hand_breaks_or_holds_at_the_next_look(plan: Any, database: Database) -> None:
     """Each turn plans anew what was planned: a zone that is changed in between is the one that counts."""
     plan.at("2026-05-01T12:00:00+00:00")
