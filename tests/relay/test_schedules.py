@@ -16,6 +16,7 @@ import pytest
 
 from outbox import Schedule, sync_schedules
 from outbox.processes.barriers import Barrier
+from outbox.schedules.turns import Patience, take_turn
 from outbox_relay.counters import Counters
 from outbox_relay.schedules import schedule_steps
 from support.database import Database
@@ -113,6 +114,29 @@ def test_a_broken_schedule_is_told_once_and_counted(database: Any, caplog: pytes
     assert "cron" in caplog.records[0].reason
     told = counters.snapshot()
     assert (told["scheduled"], told["schedules_broken"]) == (2, 1)
+
+
+def test_the_turns_of_a_look_share_their_patience(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that many schedules on one lock don't each wait as long as one; the next look begins anew."""
+    given: list[Any] = []
+
+    def turn(link: Any, before_commit: Any, patience: Any = None) -> Any:
+        given.append(patience)
+        return take_turn(link, before_commit, patience)
+
+    monkeypatch.setattr("outbox_relay.schedules.take_turn", turn)
+    declare(database, "a", "b", every=86_400)
+    [step] = schedule_steps(Counters(), lambda: None)
+    link = database.link("test/schedules")
+    step(link)
+    first, given[:] = list(given), []
+    step(link)
+    assert len(first) == 3
+    assert len(given) == 1
+    assert isinstance(first[0], Patience)
+    assert all(patience is first[0] for patience in first)
+    assert isinstance(given[0], Patience)
+    assert given[0] is not first[0]
 
 
 def _resident_kb(child: subprocess.Popen[str]) -> int:

@@ -152,6 +152,25 @@ def test_what_is_held_on_purpose_is_not_explained_again_at_once(
     assert standstill.seen == MOVES
 
 
+def test_what_has_moved_is_looked_at_anew(
+    database: Database, link: Link, still: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was held on purpose a moment before is not taken to be so any more."""
+    monkeypatch.setattr("outbox.explaining.standing.time.monotonic", lambda: 1000.0)
+    staff(link)
+    _paused(database, link)
+    database.clock.advance(OLD_S + 1)
+    standstill = Standstill(BOUND_S)
+    standstill.look(link, ["notes"], reasons=RELEASABLE, out=False)
+    assert standstill.seen == HELD
+    with database.engine().begin() as connection:
+        resume(connection, "queue", "notes", by="ada", reason="test")
+    standstill.over()
+    assert standstill.seen == NOTHING
+    standstill.look(link, ["notes"], reasons=RELEASABLE, out=False)
+    assert standstill.seen == MOVES
+
+
 def test_what_waits_for_its_key_could_not_move(database: Database, link: Link, still: datetime) -> None:
     """It stands aside, and so is not even looked at."""
     submit(database, payloads=of(Keyed, 2))

@@ -102,3 +102,18 @@ def test_all_that_is_put_off_is_ready_wherever_it_is_told(database: Database, li
     assert (
         shown['outbox_queue_ready{queue="notes"}'] == shown['outbox_kind_ready{queue="notes",kind="test.note"}'] == 77
     )
+
+
+def test_what_waits_for_its_next_try_is_not_put_off(database: Database, link: Link) -> None:
+    """It waits for its time, whatever its last hint came to."""
+    database.clock.stop()
+    submit(database)
+    database.rows(
+        "UPDATE {s}.outbox SET due_at = {s}.clock() + interval '1 min', order_key = {s}.clock() + interval '1 min',"
+        " last_error = %s",
+        NO_HANDLER,
+    )
+    database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() + interval '1 min'")
+    view, line = seen(link)
+    assert (view.scheduled, view.put_off, view.oldest_due_s) == (1, 0, None)
+    assert (line.ready, line.oldest_s) == (0, None)
