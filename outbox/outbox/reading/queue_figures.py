@@ -72,7 +72,8 @@ class QueueFigures:
             many.
         scheduled: jobs that wait for their time; 10,000 stands for that and more.
         running: attempts that hold a lease.
-        oldest_due_s: for how long, in seconds, the longest waiting hint that is still owed has been due.
+        oldest_due_s: for how long, in seconds, the longest waiting job has been due whose hint is owed now, or is one
+            of the five that have been out for longest (with a concurrency key: for how long it has been out).
         line_age_s: the same of what stands in the queue's line, which `max_age` bounds; of what is set aside for its
             concurrency key only the next one does.
         in_per_s: jobs submitted a second.

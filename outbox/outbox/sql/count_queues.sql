@@ -111,6 +111,17 @@ WITH RECURSIVE now AS MATERIALIZED (
       WHERE o.phase = 'released' AND o.queue = k.queue ORDER BY o.released_at LIMIT CAST(:few AS integer)
     ) AS d GROUP BY 1
   ) AS p
+), unclaimed AS MATERIALIZED (
+  -- Of those whose hints have been out for longest. One that has a key may have waited for that until its hint went out.
+  SELECT k.queue, p.tenant, p.since FROM released AS k CROSS JOIN now AS n LEFT JOIN bounded AS b ON b.queue = k.queue CROSS JOIN LATERAL (
+    SELECT CASE WHEN o.tenant = ANY (b.tenants) THEN o.tenant END AS tenant,
+      min(CASE WHEN o.limit_key IS NOT NULL THEN o.released_at WHEN isfinite(j.run_at) THEN least(j.run_at, n.instant) END) AS since
+    FROM (
+      SELECT o.job_id, o.tenant, o.limit_key, o.released_at FROM {schema}.outbox AS o
+      WHERE o.phase = 'released' AND o.queue = k.queue ORDER BY o.released_at LIMIT 5
+    ) AS o CROSS JOIN LATERAL (SELECT j.run_at FROM {schema}.jobs AS j WHERE j.id = o.job_id LIMIT 1) AS j
+    GROUP BY 1
+  ) AS p
 ), known(queue) AS (
   SELECT k.queue FROM owed AS k UNION SELECT k.queue FROM released AS k UNION SELECT l.queue FROM leased AS l
   UNION SELECT s.queue FROM submitted AS s UNION SELECT e.queue FROM ended AS e WHERE e.per_s > 0
@@ -125,8 +136,8 @@ SELECT k.queue, '' AS tenant,
     ORDER BY o.order_key LIMIT CAST(:few AS integer)
   ) AS s WHERE s.due_at > n.instant) AS scheduled,
   coalesce(l.running, 0) AS running,
-  CAST(extract(epoch FROM n.instant - (SELECT min(d.oldest) FROM due AS d WHERE d.queue = k.queue)) AS float8) AS oldest_due_s,
-  coalesce((SELECT min(d.oldest_in_line) FROM due AS d WHERE d.queue = k.queue), n.instant) AS line_due_since,
+  CAST(extract(epoch FROM n.instant - least((SELECT min(d.oldest) FROM due AS d WHERE d.queue = k.queue), c.since)) AS float8) AS oldest_due_s,
+  coalesce(least((SELECT min(d.oldest_in_line) FROM due AS d WHERE d.queue = k.queue), c.since), n.instant) AS line_due_since,
   coalesce(s.jobs, 0) AS submitted, e.per_s AS out_per_s, t.mean_s AS late_mean_s, t.max_s AS late_max_s, t.release_s AS release_mean_s,
   t.claim_s AS claim_mean_s, f.in_per_s AS in_before,
   z.everything OR k.queue = ANY (z.queues) OR coalesce(g.max_running = 0, false) AS still,
@@ -134,6 +145,7 @@ SELECT k.queue, '' AS tenant,
 FROM known AS k CROSS JOIN now AS n CROSS JOIN paused AS z
 LEFT JOIN line AS m ON m.queue = k.queue
 LEFT JOIN leased AS l ON l.queue = k.queue
+LEFT JOIN (SELECT u.queue, min(u.since) AS since FROM unclaimed AS u GROUP BY u.queue) AS c ON c.queue = k.queue
 LEFT JOIN late AS t ON t.queue = k.queue
 LEFT JOIN submitted AS s ON s.queue = k.queue
 LEFT JOIN ended AS e ON e.queue = k.queue
@@ -141,7 +153,7 @@ LEFT JOIN {schema}.queue_limits AS g ON g.name = k.queue
 LEFT JOIN {schema}.queue_figures AS f ON f.queue = k.queue AND f.tenant = ''
 UNION ALL
 SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false), 0, 0,
-  CAST(extract(epoch FROM n.instant - d.oldest) AS float8), coalesce(d.oldest_in_line, n.instant), 0, NULL, NULL, NULL, NULL, NULL, NULL,
+  CAST(extract(epoch FROM n.instant - least(d.oldest, c.since)) AS float8), coalesce(least(d.oldest_in_line, c.since), n.instant), 0, NULL, NULL, NULL, NULL, NULL, NULL,
   z.everything OR b.queue = ANY (z.queues) OR b.tenant = ANY (z.tenants)
     OR coalesce(g.max_running = 0, false) OR coalesce(t.max_running = 0, false),
   g.rate_per_s, g.burst, coalesce(t.rate_per_s, g.tenant_rate_per_s), CASE WHEN t.rate_per_s IS NULL THEN g.tenant_burst ELSE t.burst END
@@ -151,4 +163,5 @@ LEFT JOIN {schema}.queue_limits AS g ON g.name = b.queue
 LEFT JOIN {schema}.tenant_limits AS t ON t.queue = b.queue AND t.name = b.tenant
 LEFT JOIN due AS d ON d.queue = b.queue AND d.tenant = b.tenant
 LEFT JOIN out AS u ON u.queue = b.queue AND u.tenant = b.tenant
+LEFT JOIN unclaimed AS c ON c.queue = b.queue AND c.tenant = b.tenant
 WHERE b.tenant <> '' AND (d.jobs > 0 OR u.jobs > 0)

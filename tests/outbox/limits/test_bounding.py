@@ -35,6 +35,7 @@ from outbox.database.link import Link
 from outbox.joins.joining import fan_in
 from outbox.keeping.time import recover_leases
 from outbox.leases.ending import retry
+from outbox.reading.queue_figures import FigureKeeper
 from outbox.submitting.writer import ORIGIN_KEY, Origin
 from support.database import Database
 from support.jobs import BROKEN, Note, OtherNote, notes, release_all, submit, take
@@ -131,6 +132,23 @@ def test_the_async_twins_are_refused_alike(database: Database, driver: str) -> N
     pytest.importorskip(driver)
     counted(database)
     asyncio.run(_async_refusal(database.driver_url(driver)))
+
+
+@pytest.mark.parametrize("tenant", [None, "default"])
+def test_hints_that_nobody_takes_make_a_queue_full_by_their_age(
+    database: Database, link: Link, tenant: str | None
+) -> None:
+    """Jobs whose hints are out wait like any others, where no consumer is there, say; a fresh one hides it not."""
+    database.clock.stop()
+    submit(database, 3)
+    release_all(link)
+    database.clock.advance(61)
+    submit(database)
+    bound(database, tenant=tenant, max_backlog=None, max_age=timedelta(seconds=60))
+    FigureKeeper().keep(link)
+    with pytest.raises(QueueFull) as full:
+        submit(database)
+    assert (full.value.measure, full.value.figure) == ("oldest_due_s", 61)
 
 
 def test_a_key_that_has_its_job_is_not_refused(database: Database, session: Session) -> None:

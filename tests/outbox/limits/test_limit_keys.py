@@ -263,3 +263,25 @@ def test_figures_count_what_waits_for_its_key_as_due(database: Database, link: L
         assert explain(connection, jobs[1]).code == Reason.KEY_LIMIT
     seen = look(database, jobs[1])
     assert (seen.limit_key, seen.limit_max, seen.owed and seen.owed.due_at) == ("account 1", 1, seen.run_at)
+
+
+def test_a_job_that_has_waited_for_its_key_makes_no_queue_full_once_its_hint_is_out(
+    database: Database, link: Link
+) -> None:
+    """Its age is what it has waited since then."""
+    database.clock.stop()
+    jobs = submit(database, payloads=of(Keyed, 2))
+    assert go(link) == jobs[:1]
+    [first] = take(link, jobs[:1])
+    assert go(link) == []
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        bound_queue(connection, "notes", max_age=timedelta(seconds=60), by="ada", reason="r")
+    database.clock.advance(3600)
+    complete(link, [first.lease])
+    assert go(link) == jobs[1:]
+    ages = []
+    for _ in range(2):
+        FigureKeeper().keep(link)
+        ages += [one.line_age_s for one in list_figures(link)]
+        database.clock.advance(60)
+    assert ages == [0, 60]
