@@ -19,6 +19,7 @@ from outbox.retention.erasing import purge, rules_of
 from outbox.settings.retention import RetentionSettings
 from outbox_schemas import Reason
 from support.database import Database
+from support.edits import Edit, write
 from support.jobs import Note, release_all, running, submit, take
 
 
@@ -75,6 +76,18 @@ def test_what_only_a_newer_release_knows_is_not_moved(database: Database, snooze
     database.clock.advance(86_400)
     assert purge(link, rules_of(RetentionSettings.model_validate({"succeeded": "1h"})), batch=10).purged == 1
     assert rows(database, snoozed) == before
+
+
+def test_what_waits_as_only_a_newer_release_knows_is_not_superseded(database: Database) -> None:
+    """Its place in the hot list looks like that of any other; taken out of it, the job would never end."""
+    (old,) = write(database, Edit(key="old"))
+    database.rows("SET session_replication_role = replica")
+    database.rows("ALTER TABLE {s}.jobs DROP CONSTRAINT jobs_state")
+    database.rows("UPDATE {s}.jobs SET state = 'snoozed' WHERE id = %s", old.id)
+    database.rows("SET session_replication_role = origin")
+    before = rows(database, old.id)
+    assert write(database, Edit(key="new"), supersedes=True)[0].superseded == ()
+    assert rows(database, old.id) == before
 
 
 def test_an_older_doctor_mends_nothing_of_a_newer_release(database: Database, snoozed: UUID, link: Link) -> None:
