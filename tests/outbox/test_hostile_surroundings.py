@@ -98,6 +98,16 @@ def test_what_would_stop_every_loop_is_refused_by_the_hot_list(
             database.rows(f"UPDATE {{s}}.outbox SET {column} = {value}")
 
 
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
+def test_a_row_that_outlived_its_job_stops_no_claim(database: Database, link: Link, state: str) -> None:
+    """A hint of a job that has ended is claimed by nobody, and its neighbours are."""
+    ids = submit(database, 3)
+    release_all(link)
+    database.rows("SET session_replication_role = replica")
+    database.rows("UPDATE {s}.jobs SET state = %s, finished_at = {s}.clock() WHERE id = %s", state, ids[1])
+    assert {item.lease.job_id for item in take(link, ids)} == {ids[0], ids[2]}
+
+
 @pytest.mark.parametrize("value", [2**31 - 1, -(2**31)])
 def test_a_budget_at_the_end_of_its_numbers_stops_no_claim(database: Database, link: Link, value: int) -> None:
     """A job whose budget was meddled with is claimed with its neighbours."""
