@@ -144,7 +144,8 @@ def check_is(field: str, value: object, kind: type[C]) -> C | None:
 def check_id(field: str, value: object) -> UUID:
     """Return `value` if it is a UUID, else raise `NameRefused`: PostgreSQL would end the transaction over it."""
     if not isinstance(value, UUID):
-        remedy = "; try uuid.UUID(text)" if isinstance(value, str) else ""
+        has_id = isinstance(getattr(value, "id", None), UUID)
+        remedy = "; try uuid.UUID(text)" if isinstance(value, str) else "; give its id" if has_id else ""
         raise NameRefused(field, f"must be a UUID, not {type(value).__name__}{remedy}")
     return value
 

@@ -16,6 +16,7 @@ from outbox_schemas.exactness import as_stored, check_exact, is_plainly_exact, t
 from outbox_schemas.limit_keys import AfterFailure, KeyLimit, check_key_terms, checked_limit
 from outbox_schemas.misspelt import misspelt
 from outbox_schemas.names import check_key, check_name
+from outbox_schemas.overridden import check_overridden
 from outbox_schemas.redaction import redacted
 from outbox_schemas.refusals import Unchangeable, reasons
 from outbox_schemas.revealing import holds_secret, revealed, with_secrets
@@ -74,6 +75,7 @@ class Payload(Unchangeable):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Check the class's names when it is defined, not when its first job is written."""
         super().__pydantic_init_subclass__(**kwargs)
+        check_overridden(cls, Payload)
         if hasattr(cls, "kind"):
             check_name(f"{cls.__name__}.kind", cls.kind)
         check_name(f"{cls.__name__}.queue", cls.queue)

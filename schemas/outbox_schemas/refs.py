@@ -114,6 +114,9 @@ class Ref(Unchangeable):
         if not callable(opener):
             raise NameRefused("opener", f"must be a function from a URI to a stream, not {nature_of(opener)}")
         stream = opener(self.uri)
+        if not callable(getattr(stream, "read", None)):
+            it = "; io.BytesIO(content) is one" if isinstance(stream, bytes | bytearray) else ""
+            raise NameRefused("opener", f"must return a binary stream, not {type(stream).__name__}{it}")
         try:
             yield from self._checked(stream)
         finally:
@@ -123,6 +126,8 @@ class Ref(Unchangeable):
         digest = hashlib.sha256()
         left = self.size + 1  # one more tells that it goes on
         while left > 0 and (part := stream.read(min(_CHUNK, left))):
+            if isinstance(part, str):
+                raise NameRefused("opener", "must return a binary stream; its read() gives text")
             left -= len(part)
             if left < 1:
                 break

@@ -13,16 +13,31 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+from pydantic import BaseModel, GetCoreSchemaHandler, Secret, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
 
 __all__ = ["SECRETS", "Field", "Sensitive", "elements", "fields_of", "holds_sensitive", "is_hidden", "pairs"]
+
+
+_NO_TYPE = "Sensitive is a mark, not a type; write Annotated[str, Sensitive] (from typing import Annotated)"
 
 
 class Sensitive:
     """Marks a value that no outlet may show: `card: Annotated[str, Sensitive]`, also inside lists, dicts, unions and
     nested models. The value is stored, and given to the handler, as it is.
     """
+
+    def __class_getitem__(cls, kind: object) -> Any:
+        """Refuse `Sensitive[str]`."""
+        raise TypeError(_NO_TYPE)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Leave what is marked as it is. Refuse the mark in the place of a type."""
+        if source is cls:
+            raise TypeError(_NO_TYPE)
+        return handler(source)
 
 
 SECRETS: Final = (SecretStr, SecretBytes, Secret)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
+from pydantic import Field
 
 from outbox_consumer import AsyncHandler, Handler
 from outbox_schemas import HandlerError, Payload, PayloadError
@@ -112,3 +113,74 @@ def test_what_cannot_be_called_is_no_method(name: str) -> None:
     """A value in the place of a method is refused when the class is defined, not at each attempt."""
     with pytest.raises(HandlerError, match=rf"\.{name} must be a method; it is of type int"):
         types.new_class("Own", (Handler[Parcel],), exec_body=lambda body: body.update({"handle": print, name: 5}))
+
+
+SETTINGS: list[tuple[str, type, Any]] = [
+    ("kind", str, "typed"),
+    ("version", int, 2),
+    ("queue", str, "mail"),
+    ("sealed", bool, True),
+    ("ordered", bool, True),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Field name")
+@pytest.mark.parametrize(("name", "kind", "value"), SETTINGS)
+def test_a_setting_of_a_payload_with_a_type_is_refused(name: str, kind: type, value: object) -> None:
+    """Pydantic takes it for a field, so that a class which says `sealed: bool = True` would be stored in clear."""
+
+    def body(names: dict[str, Any]) -> None:
+        names.update({"kind": "typed", "__annotations__": {name: kind}, name: value})
+
+    with pytest.raises(PayloadError, match=rf"Typed\.{name}: is a field.* write {name} = … without a type"):
+        types.new_class("Typed", (Payload,), exec_body=body)
+
+
+@pytest.mark.filterwarnings("ignore:Field name")
+def test_what_hides_a_method_of_a_payload_is_refused() -> None:
+    """A field or a property of its name could not be called when a job is written."""
+    with pytest.raises(PayloadError, match=r"Linked\.links: is a field.* hides the method"):
+
+        class Linked(Payload):
+            kind = "linked"
+            links: list[str]  # type: ignore[assignment]
+
+    with pytest.raises(PayloadError, match=r"Keyed\.logical_key: must be a method, def logical_key\(self\)"):
+
+        class Keyed(Payload):
+            kind = "keyed"
+
+            @property
+            def logical_key(self) -> str:  # type: ignore[override]
+                return "x"
+
+
+def test_a_setting_as_a_class_variable_is_one() -> None:
+    """With that type pydantic leaves it to the class; a field may still be stored by such a name."""
+
+    class Typed(Payload):
+        kind: ClassVar[str] = "typed"
+        version: ClassVar[int] = 3
+        edition: int = Field(alias="version")
+
+    assert (Typed.kind, Typed.version) == ("typed", 3)
+    assert Typed(version=7).to_document().text == '{"version":7}'
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_attempts", 3), ("max_age", timedelta(days=1))])
+def test_what_belongs_to_a_retry_policy_is_sent_there(name: str, value: object) -> None:
+    """As an attribute of the handler it would bound nothing."""
+    with pytest.raises(HandlerError, match=rf"Own\.{name} is part of its retry: retry = RetryPolicy\({name}=…\)"):
+        types.new_class("Own", (Handler[Parcel],), exec_body=lambda body: body.update({"handle": print, name: value}))
+
+
+def test_a_queue_that_a_handler_names_is_the_one_of_its_jobs() -> None:
+    """Where a job lies is said by its payload's class; another queue on the handler would be heeded by nobody."""
+
+    def define(queue: object) -> None:
+        types.new_class("Own", (Handler[Parcel],), exec_body=lambda body: body.update(handle=print, queue=queue))
+
+    with pytest.raises(HandlerError, match=r"Own\.queue decides nothing.* say it in Parcel"):
+        define("mail")
+    define(Parcel.queue)
+    define(object())

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 
-from outbox_schemas import NameRefused, Payload, PayloadError
-from outbox_schemas.names import check_instant, check_key, check_name, check_priority, check_tenant
+from outbox_schemas import JobRef, JobState, NameRefused, Payload, PayloadError
+from outbox_schemas.names import check_id, check_instant, check_key, check_name, check_priority, check_tenant
 
 
 def name(value: Any) -> str:
@@ -97,3 +98,11 @@ def test_a_payload_class_is_checked_when_it_is_defined(attribute: str, value: An
     body["__annotations__"] = {"kind": ClassVar[str], "queue": ClassVar[str], "version": ClassVar[int]}
     with pytest.raises((NameRefused, PayloadError)):
         type("Bad", (Payload,), body)
+
+
+def test_what_has_an_id_is_told_to_give_that() -> None:
+    """What `enqueue` returned, in the place of its id, is one attribute away from it."""
+    with pytest.raises(NameRefused, match="job_id: must be a UUID, not JobRef; give its id"):
+        check_id("job_id", JobRef(id=UUID(int=1), created=True, state=JobState.READY))
+    with pytest.raises(NameRefused, match=r"not str; try uuid\.UUID\(text\)"):
+        check_id("job_id", "1")

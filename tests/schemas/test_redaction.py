@@ -8,7 +8,17 @@ from datetime import date
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import pytest
-from pydantic import BaseModel, Field, RootModel, Secret, SecretBytes, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    RootModel,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 from typing_extensions import TypeAliasType, TypedDict
 
 from outbox_schemas import Payload, PayloadError, Ref, Sensitive, redacted, shape
@@ -259,3 +269,11 @@ def test_a_refused_change_quotes_nothing() -> None:
             setattr(model, name, CANARY)
         assert CANARY not in f"{caught.value!r} {caught.value} {caught.value.errors()}"
         assert caught.value.__suppress_context__
+
+
+def test_the_mark_in_the_place_of_a_type_says_how_it_is_written() -> None:
+    """A field that is only `Sensitive`, or `Sensitive[str]`, has no type; the error has the form that has."""
+    with pytest.raises(TypeError, match=r"write Annotated\[str, Sensitive\]"):
+        create_model("Card", number=(Sensitive, ...))
+    with pytest.raises(TypeError, match=r"write Annotated\[str, Sensitive\]"):
+        Sensitive[str]  # type: ignore[misc]

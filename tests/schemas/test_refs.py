@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
-from outbox_schemas import Payload, Ref, RefCutShort, RefMismatch
+from outbox_schemas import NameRefused, Payload, Ref, RefCutShort, RefMismatch
 
 CONTENT = b"statement " * 60_000
 REF = Ref.of(CONTENT, uri="s3://statements/2026-05.pdf")
@@ -155,3 +155,14 @@ def test_a_digest_and_a_size_have_their_form(fields: dict[str, object]) -> None:
     """Nothing else is taken."""
     with pytest.raises(ValidationError):
         Ref.model_validate(REF.model_dump() | fields)
+
+
+def test_an_opener_that_gives_no_stream_is_told_so() -> None:
+    """The content itself, or text, is a slip in the handler, which no further try would mend."""
+    for given, message in (
+        (CONTENT, r"not bytes; io\.BytesIO\(content\) is one"),
+        (None, "not NoneType"),
+        (io.StringIO("text"), "gives text"),
+    ):
+        with pytest.raises(NameRefused, match=rf"opener: must return a binary stream.*{message}"):
+            REF.read(lambda _uri, given=given: given)  # type: ignore[misc]

@@ -15,6 +15,7 @@ from outbox.database.targets import writable
 from outbox.sealing.envelope import MARK
 from outbox.sealing.vault import Vault
 from outbox_consumer.basis.blocking import KnowsItsLoop
+from outbox_consumer.basis.errors import MisuseError
 from outbox_schemas import PayloadError
 from outbox_schemas.documents import document_text
 from outbox_schemas.names import check_name
@@ -58,7 +59,7 @@ class KeepsCheckpoints(KnowsItsLoop):
     @overload
     def save_checkpoint(self, session: Session, name: str, value: Any) -> None: ...
 
-    def save_checkpoint(self, session: Session, name: Any, value: Any = _UNREAD) -> None:
+    def save_checkpoint(self, session: Session, name: Any = _UNREAD, value: Any = _UNREAD) -> None:
         """Keep a JSON value, or a pydantic model's, for later attempts; `session` is that of `transaction()` or of
         `apply`, so that it commits with the work it claims. `save_checkpoint(session, state)` keeps what `checkpoint`
         gives the next attempt; with a name, `load_checkpoint(name)` gives it back.
@@ -69,6 +70,10 @@ class KeepsCheckpoints(KnowsItsLoop):
             NameRefused: a session of one's own has no transaction (AUTOCOMMIT), or it is none.
             RuntimeError: called from `apply` with a session of one's own, which would wait for apply's own lock.
         """
+        if name is _UNREAD or isinstance(name, Session | sa.Connection):
+            raise MisuseError(
+                "job.save_checkpoint(session, state): the session of job.transaction() or apply() is first"
+            )
         if value is _UNREAD:
             name, value = _STATE, name
         check_name("checkpoint", name)

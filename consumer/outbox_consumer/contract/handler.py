@@ -26,6 +26,7 @@ __all__ = ["AnyHandler", "AsyncHandler", "Handler"]
 P = TypeVar("P", bound=Payload)
 
 # What the runtime calls and takes at its word, and why nobody would begin it otherwise.
+_OF_RETRY = ("max_attempts", "max_unknown", "max_throttled", "max_age")
 _PLAIN = {
     "apply": "it runs on a thread, in a transaction",
     "classify": "its answer is taken as it stands",
@@ -125,7 +126,18 @@ class BaseHandler(Generic[P]):
 
     @classmethod
     def _check_spelling(cls) -> None:
-        """Refuse what looks like a setting or a method of this class with a slip in its name: it would do nothing."""
+        """Refuse what looks like a setting or a method of this class with a slip in its name, and what is said
+        elsewhere: it would do nothing.
+        """
+        for name in _OF_RETRY:
+            if isinstance(getattr(cls, name, None), int | timedelta):
+                raise HandlerError(f"{cls.__qualname__}.{name} is part of its retry: retry = RetryPolicy({name}=…)")
+        queue = getattr(cls, "queue", None)
+        if isinstance(queue, str) and queue != cls.payload_type.queue:
+            raise HandlerError(
+                f"{cls.__qualname__}.queue decides nothing: its jobs lie in the queue that the payload's class "
+                f"names; say it in {cls.payload_type.__name__}"
+            )
         base = next(one for one in cls.__mro__ if one.__module__ == __name__)
         found = misspelt(cls, base)
         if found is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from outbox_consumer.basis.arguments import check_call
 from outbox_consumer.effects.deciding import POLICIES, OnUncertain
 from outbox_schemas import HandlerError
 from outbox_schemas.documents import document_text
@@ -18,6 +19,7 @@ __all__ = ["MAX_REQUEST_BYTES", "Declared"]
 MAX_REQUEST_BYTES = 1024 * 1024
 # Part of every digest on record: it says how a request becomes one, and never changes.
 _DIGEST_VERSION = 1
+_GIVEN = {"send": ("key", "request"), "reconcile": ("key",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +89,7 @@ def _check_function(name: str, what: str, function: object, *, asynchronous: boo
         raise HandlerError(f"effect {name!r}: {what} must be a function, not {type(function).__name__}")
     if inspect.iscoroutinefunction(function) and not asynchronous:
         raise HandlerError(f"effect {name!r}: {what} is async; await job.effect_async() in an AsyncHandler")
+    # A reconciler that can't be called would be found out on the day of the doubt.
+    problem = check_call(function, _GIVEN[what])
+    if problem is not None:
+        raise HandlerError(f"effect {name!r}: {what} {problem}")

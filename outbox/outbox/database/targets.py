@@ -43,7 +43,7 @@ def connection_of(target: Target) -> sa.Connection:
         return target
     if _is_session(target):
         return target.connection()
-    remedy = ""
+    remedy = "; engine.begin() gives one" if isinstance(target, sa.Engine) else ""
     if _is_one(target, "sqlalchemy.ext.asyncio", "AsyncSession", "AsyncConnection", "async_scoped_session"):
         remedy = "; use enqueue_async, or await target.run_sync(lambda inner: ...) for what has no async twin"
     raise NoTarget("target", f"must be a SQLAlchemy Session or Connection, not {type(target).__name__}{remedy}")

@@ -202,6 +202,7 @@ class _Facts(NamedTuple):
 def _facts_of(cls: type) -> _Facts:
     if not issubclass(cls, Payload) or not hasattr(cls, "kind"):
         it = f": {cls.__name__} lacks it; add kind = '…'" if issubclass(cls, Payload) else f", not {cls.__name__}"
+        it = ", not a class; make an instance of it" if issubclass(cls, type) else it
         raise PayloadError("payload", f"must be a Payload with a kind{it}")
     kind, queue = _check_names(cls.kind, cls.queue)
     return _Facts(

@@ -220,10 +220,15 @@ def checked_options(options: SubmitOptions, *, held: bool = False) -> Options:
     """Check the options of a submission. Raises `TypeError` for one that there isn't, `NameRefused` for a bad value."""
     unknown = sorted(options.keys() - SubmitOptions.__annotations__.keys())
     if unknown:
-        known = ", ".join([*SubmitOptions.__annotations__, "schema"])
+        who, more = (
+            ("fan_in() and its twin take", ["on"])
+            if held
+            else ("enqueue() and its twins take", ["supersedes", "replace"])
+        )
+        known = ", ".join([*SubmitOptions.__annotations__, "schema", *more])
         raise TypeError(
-            f"enqueue() and the other functions that submit a job take no option {unknown[0]!r}; they take {known}. A "
-            "delay is given as run_at, an aware datetime"
+            f"{who} no option {unknown[0]!r}, only {known}. A delay is given as run_at, an aware datetime; a queue is "
+            "named by the payload's class"
         )
     return Options.of(**options, held=held)
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from outbox_consumer.basis import connections
+from outbox_consumer.basis.errors import MisuseError
 from outbox_schemas import NameRefused, PayloadError
 from support.consuming import Desk, handler
 from support.invariants import check_invariants
@@ -206,3 +207,20 @@ def test_a_checkpoint_comes_back_as_it_was_saved_or_is_refused(desk: Desk) -> No
     assert "checkpoint.parts has a key of type int" in refused[0].replace(": ", " ")
     kept = "SELECT name, value->>'page' FROM {s}.checkpoints ORDER BY name"
     assert desk.database.rows(kept) == [("model", "3"), ("text", None)]
+
+
+def test_a_checkpoint_without_its_session_says_what_is_missing(desk: Desk) -> None:
+    """Left out or given last, it is named, and no retry is burnt."""
+
+    def handle(job: Any, _payload: Any) -> None:
+        with job.transaction() as session, pytest.raises(MisuseError, match=r"apply\(\) is first"):
+            job.save_checkpoint({"page": 3}, session)
+        job.save_checkpoint({"page": 3})
+
+    desk.start(handler(handle))
+    [job_id] = desk.submit("a")
+    desk.done(1, state="failed")
+    assert desk.outcomes(job_id) == ["failed"]
+    _, code, message = desk.last_error(job_id)
+    assert code == "handler_misdeclared"
+    assert "the session of job.transaction() or apply() is first" in message

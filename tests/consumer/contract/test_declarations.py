@@ -120,13 +120,28 @@ WRONG_ARGUMENTS: dict[str, tuple[str, Any]] = {
     "static apply": ("apply", staticmethod(lambda _session, _result: None)),
     "classify without an error": ("classify", lambda _self: None),
     "load without a version": ("load", lambda _self, _text: None),
+    "handle with both the other way round": ("handle", lambda _self, payload, job: None),  # noqa: ARG005 - the names are meant
+    "apply with the job first": ("apply", lambda _self, job, session, result: None),  # noqa: ARG005
 }
+
+
+def giving(function: Any) -> Any:
+    """Decorate a function as people do who hand it something of their own besides."""
+
+    @functools.wraps(function)
+    def wrapper(self: Any, *given: Any) -> Any:
+        return function(self, "a client", *given)
+
+    return wrapper
+
+
 RIGHT_ARGUMENTS: dict[str, tuple[str, Any]] = {
     "other names": ("handle", lambda _me, _the_job, _what: None),
     "anything": ("handle", lambda *_, **__: None),
     "more with a default": ("apply", lambda _self, _session, _job, _result, _more=1: None),
     "static": ("handle", staticmethod(lambda _job, _payload: None)),
     "of the class": ("classify", classmethod(lambda _cls, _error: None)),
+    "given more by a decorator": ("handle", giving(lambda _self, _client, _job, _payload: None)),
     "a callable": ("handle", functools.partial(lambda *_: None)),
 }
 

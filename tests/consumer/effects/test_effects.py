@@ -136,6 +136,31 @@ def test_a_misdeclared_effect_fails_its_job_at_once(desk: Desk, kind: str) -> No
     assert provider.keys == []
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"send": lambda _key: None}, "send must take (key, request); it takes (_key): too many positional arguments"),
+        ({"reconcile": lambda _key, _request: None}, "reconcile must take (key); it takes (_key, _request): missing"),
+        ({"send": lambda request, key: None}, "send must take (key, request); it takes (request, key): they come in"),  # noqa: ARG005
+    ],
+    ids=["send", "reconcile", "swapped"],
+)
+def test_what_could_not_be_called_is_told_before_anything_is_sent(
+    desk: Desk, given: dict[str, Any], message: str
+) -> None:
+    """A reconciler with an argument too many would be found out only by the effect whose outcome nobody knows."""
+    provider = Provider("never")
+
+    def act(effect: Any, _job: Any) -> None:
+        effect("charge", {}, **{"send": provider.send, **given})
+
+    job_id = run_one(desk, calling("sync", act), "failed")
+    assert desk.last_error(job_id)[:2] == ("terminal", "handler_misdeclared")
+    assert message in desk.last_error(job_id)[2]
+    assert provider.keys == []
+    assert desk.database.rows(ROW) == []
+
+
 def _inside(effect: Any, job: Any) -> None:
     with job.transaction():
         effect("charge", {}, send=lambda _key, _request: None)

@@ -134,6 +134,8 @@ def test_what_is_no_payload_is_refused(untouchable: sa.Connection, payload: Any)
     """Only an instance of a payload class with a kind can be submitted."""
     with pytest.raises(PayloadError, match="must be a Payload with a kind"):
         enqueue(untouchable, payload)
+    with pytest.raises(PayloadError, match="not a class; make an instance of it"):
+        enqueue(untouchable, Note)  # type: ignore[arg-type]
 
 
 def test_a_payload_without_a_key_says_so(untouchable: sa.Connection) -> None:
@@ -146,12 +148,12 @@ def test_a_payload_without_a_key_says_so(untouchable: sa.Connection) -> None:
 def test_an_option_that_there_is_not_is_refused_by_name(untouchable: sa.Connection, option: str) -> None:
     """With those that there are; what is ours alone is no option either."""
     options: Any = {option: 4}
-    for submit in (
-        lambda: enqueue(untouchable, Note(key="k"), **options),
-        lambda: enqueue_many(untouchable, [Note(key="k")], **options),
-        lambda: fan_in(untouchable, [UUID(int=1)], Note(key="k"), **options),
+    for submit, more in (
+        (lambda: enqueue(untouchable, Note(key="k"), **options), "supersedes, replace"),
+        (lambda: enqueue_many(untouchable, [Note(key="k")], **options), "supersedes, replace"),
+        (lambda: fan_in(untouchable, [UUID(int=1)], Note(key="k"), **options), "on"),
     ):
-        with pytest.raises(TypeError, match=rf"enqueue\(\) .* no option '{option}'; .*tenant, .*run_at.*schema"):
+        with pytest.raises(TypeError, match=rf"no option '{option}', only tenant, .*run_at.*schema, {more}\. A delay"):
             submit()
 
 
