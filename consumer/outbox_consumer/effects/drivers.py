@@ -20,7 +20,7 @@ from outbox_consumer.basis.errors import TerminalError, is_a
 from outbox_consumer.basis.trails import asking
 from outbox_consumer.basis.unfinished import is_awaitable
 from outbox_consumer.effects.course import Ask, Course, Record
-from outbox_consumer.effects.errors import EffectOnHold, EffectUnsettled, SurelyNotDone, note_whose
+from outbox_consumer.effects.errors import EffectNotSent, EffectOnHold, EffectUnsettled, SurelyNotDone, note_whose
 from outbox_consumer.effects.refusals import unawaited, unsettled_reason
 
 __all__ = ["Underway", "run", "run_async"]
@@ -221,6 +221,8 @@ async def _driven(course: Course, recorder: _Recorder) -> Any:
         if isinstance(step, Record):
             return await recorder.record(step)
         if recorder.cancelled is not None:
+            if step.what == "send":  # of which nothing has run: that is known, whatever the cancel was for
+                raise EffectNotSent("its task was cancelled before it was sent") from recorder.cancelled
             raise recorder.cancelled
         with asking(course.trail, step.what):
             try:

@@ -20,6 +20,7 @@ from outbox_consumer import (
 )
 from support.consuming import AsyncTask, Desk, Task, async_handler, handler
 from support.effects import Provider, calling, run_one
+from support.invariants import check_invariants
 from support.waiting import until
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
@@ -197,6 +198,37 @@ def test_a_cancelled_task_forgets_no_effect(desk: Desk, loses: bool, caplog: pyt
     logged = [vars(told)["remote_request_id"] for told in caplog.records if "after its lease was lost" in told.message]
     assert (late, logged) == (([("ch_9",)], ["ch_9"]) if loses else ([], []))
     assert desk.database.rows(ROW)[0][3:6] == (("found", None, "reconcile") if loses else ("done", "ch_9", "send"))
+
+
+def test_a_task_that_is_cancelled_before_it_sends_leaves_nothing_in_doubt(desk: Desk) -> None:
+    """Its time was over while the effect was announced: nothing was sent, that is on record, and nobody is asked."""
+    provider, ended = Provider("done"), []
+    link = desk.database.link("test/holds")
+    with ExitStack() as held:
+
+        async def send(key: str, request: Any) -> Any:
+            return provider.send(key, request)
+
+        async def handle(job: Any, _payload: Any) -> None:
+            if job.attempt == 1:
+                held.enter_context(link.transaction())
+                link.connection().execute(desk.database.sql("SELECT job_id FROM {s}.outbox FOR UPDATE", escaped=True))
+                asyncio.get_running_loop().call_later(0.05, held.close)
+                try:
+                    async with asyncio.timeout(0.01):
+                        await job.effect_async("charge", {}, send=send)
+                finally:
+                    ended.extend(desk.database.rows("SELECT state, error_code FROM {s}.effects"))
+            assert await job.effect_async("charge", {}, send=send) == "done"
+
+        desk.start(async_handler(handle, lease=30))
+        [job_id] = desk.submit("a", payload=AsyncTask)
+        desk.done(1)
+    link.close()
+    assert ended == [("not_done", "effect_not_sent")]
+    assert desk.outcomes(job_id) == ["retried", "succeeded"]
+    assert len(provider.keys) == 1
+    assert check_invariants(desk.database) == []
 
 
 def test_a_cancelled_job_sends_nothing_more(desk: Desk) -> None:

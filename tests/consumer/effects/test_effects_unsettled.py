@@ -259,9 +259,12 @@ def test_a_task_that_is_cancelled_while_it_sends_leaves_the_effect_uncertain(des
     that is on record before anything follows.
     """
     inside, found = threading.Event(), []
+    limits: list[asyncio.Timeout] = []
 
     async def send(_key: str, _request: Any) -> None:
         inside.set()
+        if ends == "time-out":
+            limits[0].reschedule(asyncio.get_running_loop().time())
         await asyncio.Event().wait()
 
     async def find(_key: str) -> str:
@@ -270,7 +273,8 @@ def test_a_task_that_is_cancelled_while_it_sends_leaves_the_effect_uncertain(des
     async def handle(job: Any, _payload: Any) -> None:
         if job.attempt == 1:
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if ends == "overrun" else 0.05):
+                async with asyncio.timeout(None) as limit:
+                    limits.append(limit)
                     await job.effect_async("charge", {}, send=send, reconcile=find)
         found.extend(desk.database.rows(LEFT))
         await job.effect_async("charge", {}, send=send, reconcile=find)
