@@ -159,6 +159,8 @@ def test_a_lease_keeps_its_fence_while_its_slot_is_not_needed(database: Database
     assert len(go(link)) == 1
     with database.engine(poolclass=sa.NullPool).begin() as connection:
         assert hold_fence(connection, database.statements, lost.lease)
+    beat = heartbeat(link, [lost.lease])[0]
+    assert (beat.extended, beat.owned) == (False, True)  # or it would count again, beside who has come since
     [third] = submit(database, payloads=of(Pair, 1))
     holding = database.connect(autocommit=False)
     holding.execute(database.sql("SELECT 1 FROM {s}.jobs WHERE state = 'running' FOR UPDATE"))
