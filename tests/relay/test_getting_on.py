@@ -246,6 +246,8 @@ def test_each_figure_is_a_part_of_its_own() -> None:
     assert named(RelayFigures(broker=1000.0)) == set()
     assert named(RelayFigures(broker=1000.0, unreleased=30.0)) == {"broker"}
     assert named(RelayFigures(broker=1.0, unreleased=30.0)) == set()
+    # What awaits a silent broker's answers keeps the others from going out.
+    assert named(RelayFigures(unanswered=30.0, unreleased=30.0)) == {"confirms"}
     # It was silent first, and then went away.
     assert named(RelayFigures(broker=1.0, unanswered=30.0)) == {"broker"}
     assert named(RelayFigures(keeping={"time": 59.9})) == set()

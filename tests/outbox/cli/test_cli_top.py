@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from outbox.cli.top import command as top_command
 from outbox.cli.top import work
 from outbox.cli.top.reading import Picture, read_picture
 from outbox.cli.top.work import Worker
@@ -180,3 +181,9 @@ def test_a_terminal_that_this_machine_does_not_know_is_written_to_once(database:
         assert terminal.shows("this machine knows no terminal nobody-knows; TERM=xterm mostly does")
     finally:
         terminal.close()
+
+
+def test_a_python_without_curses_knows_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows: the picture is written once there."""
+    monkeypatch.setitem(sys.modules, "curses", None)
+    assert not top_command._is_known()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import psycopg
@@ -15,7 +16,7 @@ from outbox.limits.setting import set_queue
 from outbox_schemas import Reason
 from support.asking import staff
 from support.database import Database
-from support.jobs import ABILITIES, NewerNote, release_all, running, submit
+from support.jobs import ABILITIES, NewerNote, OtherNote, release_all, running, submit
 from support.keyed import Keyed, of
 from support.waiting import until
 
@@ -169,6 +170,47 @@ def test_what_has_moved_is_looked_at_anew(
     assert standstill.seen == NOTHING
     standstill.look(link, ["notes"], reasons=RELEASABLE, out=False)
     assert standstill.seen == MOVES
+
+
+def test_a_row_that_is_held_is_not_blamed_while_others_could_move(
+    database: Database, link: Link, still: datetime
+) -> None:
+    """The session that holds it keeps nobody from the rest."""
+    staff(link)
+    [held] = submit(database)
+    submit(database, payloads=[OtherNote(key="free")])
+    database.clock.advance(OLD_S + 1)
+    standstill = Standstill(BOUND_S)
+
+    def row_held() -> bool:
+        standstill.look(link, ["notes"], reasons=RELEASABLE, out=False)
+        return standstill.row_held_s() > 0
+
+    with psycopg.connect(database.url) as session:
+        session.execute(database.sql(f"SELECT FROM {{s}}.outbox WHERE job_id = '{held}' FOR UPDATE"))
+        assert until(row_held)
+        standstill.look(link, ["notes", "others"], reasons=RELEASABLE, out=False)
+        assert standstill.seen == Standing(any=True, move=True, held=True)
+        assert standstill.row_held_s() == 0
+
+
+def test_a_lock_is_looked_for_before_what_it_keeps_waiting_is_stuck(database: Database, link: Link) -> None:
+    """From a quarter of the bound on, so that the cause is named as soon as what follows from it; not before."""
+    standstill = Standstill(BOUND_S)
+
+    def locked() -> bool:
+        standstill.look_for_lock(link, BOUND_S / 4 + 1)
+        return standstill.locked_s() > 0
+
+    with ThreadPoolExecutor(1) as pool, database.connect(autocommit=False) as session:
+        session.execute(database.sql("LOCK TABLE {s}.jobs IN ACCESS EXCLUSIVE MODE"))
+        waits = pool.submit(database.count, "jobs")
+        assert until(locked)
+        assert standstill.table == "jobs"
+        standstill.look_for_lock(link, BOUND_S / 4)
+        assert standstill.locked_s() == 0
+        session.rollback()
+        waits.result(30)
 
 
 def test_what_waits_for_its_key_could_not_move(database: Database, link: Link, still: datetime) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from outbox import pause
 from outbox.cli.top.reading import QueueLine, read_picture
 from outbox.database.link import Link
 from outbox.explaining.reasons import NACKED, NO_HANDLER, NOT_DUE, UNKNOWN_KEY
@@ -117,3 +118,33 @@ def test_what_waits_for_its_next_try_is_not_put_off(database: Database, link: Li
     view, line = seen(link)
     assert (view.scheduled, view.put_off, view.oldest_due_s) == (1, 0, None)
     assert (line.ready, line.oldest_s) == (0, None)
+
+
+def test_an_urgent_job_that_waits_for_its_time_is_scheduled(database: Database, link: Link) -> None:
+    """Its place in line is ahead of now, and no hint of it came to nothing."""
+    submit(database, priority=100, run_at=database.clock.now() + timedelta(hours=1))
+    [view] = list_queues(link)
+    assert (view.scheduled, view.put_off, view.ready) == (1, 0, 0)
+
+
+def test_the_oldest_is_found_though_its_hint_went_out_later(database: Database, link: Link, counted: bool) -> None:
+    """A hint that goes out again begins anew, its job does not."""
+    database.clock.stop()
+    [first, *_] = submit(database, 3)
+    database.clock.advance(WAITED_S)
+    database.rows("UPDATE {s}.jobs SET run_at = {s}.clock() WHERE id <> %s", first)
+    release_all(link)
+    database.rows("UPDATE {s}.outbox SET released_at = released_at - interval '1 min' WHERE job_id <> %s", first)
+    assert not counted or FigureKeeper().keep(link)
+    view, line = seen(link)
+    assert (view.oldest_due_s, line.oldest_s) == (WAITED_S, WAITED_S)
+
+
+@pytest.mark.parametrize("scope", ["queue", "everything"])
+def test_the_screen_says_what_is_paused(database: Database, link: Link, counted: bool, scope: str) -> None:
+    """The queue itself, or everything."""
+    submit(database)
+    with database.engine().begin() as connection:
+        pause(connection, scope, "notes" if scope == "queue" else "", by="ada", reason="test")
+    assert not counted or FigureKeeper().keep(link)
+    assert seen(link)[1].paused

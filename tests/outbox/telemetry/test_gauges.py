@@ -11,7 +11,7 @@ import pytest
 from outbox import bound_queue, cancel, enqueue_many
 from outbox.explaining.reasons import NO_HANDLER
 from outbox.leases.leasing import Ability
-from outbox.reading.queue_figures import FigureKeeper
+from outbox.reading.queue_figures import FRESH_S, FigureKeeper
 from outbox.telemetry import gauges as gauges_module
 from outbox.telemetry.contract import METRICS, ONE_RELAY
 from outbox.telemetry.exposition import exposition
@@ -241,4 +241,21 @@ def test_what_cannot_be_renewed_is_shown_no_more(database, gauges, monkeypatch) 
     gauges[0].look(link)
     monkeypatch.setattr(gauges_module, "_STALE_S", 0.0)
     assert not _shown(gauges[1])
+    link.close()
+
+
+def test_figures_that_nobody_has_renewed_fill_no_queue(database, gauges) -> None:
+    """How full it was minutes ago calls nobody, and calms nobody."""
+    link = database.link()
+    database.clock.stop()
+    submit(database, 4)
+    with database.engine().begin() as connection:
+        bound_queue(connection, "notes", by="ada", reason="test", max_backlog=4)
+    FigureKeeper().keep(link)
+    gauges[0].look(link)
+    assert _shown(gauges[1])['outbox_queue_fill_ratio{queue="notes"}'] == 1
+    database.clock.advance(FRESH_S + 1)
+    later = Figures()
+    Gauges(later, "one").look(link)
+    assert not [key for key in _shown(later) if key.startswith("outbox_queue_")]
     link.close()
