@@ -117,7 +117,7 @@ def _is_needed(name: str, parameter: inspect.Parameter | None) -> bool:
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     wants_target = "target" in inspect.signature(function).parameters
-    if not inspect.iscoroutinefunction(function):
+    if not inspect.iscoroutinefunction(inspect.unwrap(function)):
         engine = sa.create_engine("postgresql+psycopg://", creator=_never)
         if wants_target:
             arguments = {"target": Session(engine)} | arguments
@@ -134,10 +134,23 @@ def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     return asyncio.run(call())
 
 
+@pytest.mark.parametrize(
+    "function",
+    [one for one in _functions() if inspect.iscoroutinefunction(inspect.unwrap(one)) and "target" in _parameters(one)],
+    ids=lambda one: one.__name__,
+)
+def test_an_async_twin_refuses_a_plain_session_when_it_is_called(function: Callable[..., Any]) -> None:
+    """Whoever can't await it, as a handler's `apply`, is told all the same; with a word for the function."""
+    with pytest.raises(TypeError, match=f"{function.__name__} takes an AsyncSession"):
+        function(Session())
+    with pytest.raises(TypeError, match=f"{function.__name__} takes an AsyncSession"):
+        function(target=Session())
+
+
 def _changing() -> list[Callable[..., Any]]:
     """Return what changes anything by a target of its own, as its signature shows."""
     writers = {"enqueue", "enqueue_many", "fan_in", "once"}
-    found = [one for one in _functions() if not inspect.iscoroutinefunction(one)]
+    found = [one for one in _functions() if not inspect.iscoroutinefunction(inspect.unwrap(one))]
     return [
         one for one in found if "target" in _parameters(one) and ("by" in _parameters(one) or one.__name__ in writers)
     ]

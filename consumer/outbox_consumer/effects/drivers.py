@@ -45,8 +45,8 @@ class Underway:
         self._touched: dict[str, None] = {}
         # The words by which the last call of each has left it to a person.
         self._held: dict[str, str] = {}
-        # What `effect_async` has returned last for each, and has not begun so far.
-        self._made: dict[str, Coroutine[Any, Any, Any]] = {}
+        # What `effect_async` has returned and nobody has begun so far, with its name.
+        self._made: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}
         self._over = False
 
     def touched(self) -> list[str]:
@@ -61,11 +61,15 @@ class Underway:
         """Whether any is being called just now."""
         return bool(self._now)
 
-    def made(self, name: str, call: Coroutine[Any, Any, Any]) -> None:
-        """Take over a call of which nothing runs until somebody awaits it."""
-        if isinstance(name, str):  # of another, the call itself tells
-            with self._lock:
-                self._made[name] = call
+    def made(self, mark: object, name: str, call: Coroutine[Any, Any, Any]) -> None:
+        """Take over a call, known by its mark, of which nothing runs until somebody awaits it."""
+        with self._lock:
+            self._made[mark] = (name, call)
+
+    def begun(self, mark: object) -> None:
+        """Take over that somebody awaits it: from now on the call itself tells what is wrong."""
+        with self._lock:
+            self._made.pop(mark, None)
 
     def note(self, name: str, *, begins: bool) -> None:
         """Take over that another process begins to call an effect, or is done with it."""
@@ -94,15 +98,14 @@ class Underway:
         self.close()
         with self._lock:
             now, held = sorted(self._now), list(self._held.values())
-            idle = [
-                name for name, call in self._made.items() if inspect.getcoroutinestate(call) == inspect.CORO_CREATED
-            ]
+            made = list(self._made.values())
         if held:
             raise EffectOnHold(held[0])
+        idle = [(name, call) for name, call in made if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
         if idle:
-            for name in idle:
-                self._made[name].close()  # or Python would complain, too, and name nothing of it
-            raise unawaited(idle)
+            for _, call in idle:
+                call.close()  # or Python would complain, too, and name nothing of it
+            raise unawaited(list(dict.fromkeys(str(name) for name, _ in idle)))
         if now:
             raise EffectUnsettled(unsettled_reason(", ".join(f"{name} (being called)" for name in now[:3])))
 
@@ -124,7 +127,6 @@ class Underway:
             self._now.add(name)
             self._touched[name] = None
             self._held.pop(name, None)
-            self._made.pop(name, None)
         try:
             yield
         except BaseException as error:

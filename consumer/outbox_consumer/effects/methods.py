@@ -126,13 +126,16 @@ class CallsEffects(KnowsItsLoop):
         job as `handler_misdeclared`. In `apply`, where nobody can await it, it is refused at once.
         """
         self._refuse_in_apply()
+        underway, mark = self._underway_made(), object()
+        begin = partial(underway.begun, mark)
         call = self._effect_async(
-            name, request, send=send, reconcile=reconcile, on_uncertain=on_uncertain, not_done=not_done
+            begin, name, request, send=send, reconcile=reconcile, on_uncertain=on_uncertain, not_done=not_done
         )
-        self._underway_made().made(name, call)
+        underway.made(mark, name, call)
         return call
 
-    async def _effect_async(self, name: str, request: Any, **declarations: Any) -> Any:
+    async def _effect_async(self, begin: Callable[[], None], name: str, request: Any, **declarations: Any) -> Any:
+        begin()
         declared = Declared.of(name, request, **declarations, asynchronous=True)
         with self._calling(declared.name) as course_of:
             return await run_async(course_of(declared), self._persist, self._ledger)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -22,9 +24,12 @@ __all__ = [
     "awaitable",
     "connection_of",
     "info_of",
+    "refusing_at_once",
     "schema_of",
     "writable",
 ]
+
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 Target: TypeAlias = "Session | scoped_session[Session] | sa.Connection"
 AsyncTarget: TypeAlias = "AsyncSession | async_scoped_session[AsyncSession] | AsyncConnection"
@@ -88,6 +93,20 @@ def awaitable(target: AsyncTarget, caller: str) -> AsyncSession | AsyncConnectio
     if _is_async(found):
         return found
     raise NoTarget("target", f"{caller} takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+
+
+def refusing_at_once(function: F) -> F:
+    """Have an async twin refuse a target that is none when it is called, and not when it is awaited: a handler's
+    `apply`, which has a plain session, can't await it, and would succeed without what it asked for.
+    """
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        for target in arguments[:1] or [options[name] for name in ("target",) if name in options]:
+            awaitable(target, function.__name__)
+        return function(*arguments, **options)
+
+    return cast("F", call)
 
 
 def info_of(target: Target | None) -> dict[Any, Any]:

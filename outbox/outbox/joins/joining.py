@@ -15,7 +15,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox.database.statements import Statements, statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
+from outbox.database.targets import AsyncTarget, Target, awaitable, refusing_at_once, schema_of, writable
 from outbox.submitting.job_writing import write_one
 from outbox.submitting.side_lookup import beside
 from outbox.submitting.submission import submission_of
@@ -76,6 +76,7 @@ def fan_in(
     return ref
 
 
+@refusing_at_once
 async def fan_in_async(
     target: AsyncTarget,
     jobs: Iterable[Member],

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from outbox.database.statements import statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, schema_of, writable
+from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, refusing_at_once, schema_of, writable
 from outbox.reading.queue_figures import MOST
 from outbox.texts.actors import check_actor
 from outbox_schemas import NameRefused
@@ -141,16 +141,19 @@ def list_bounds(target: Target, *, schema: str | None = None) -> list[QueueBound
     return bounds_of(statements.run_within(connection_of(target), "list_bounds", {}))
 
 
+@refusing_at_once
 async def bound_queue_async(target: AsyncTarget, queue: str, **options: Any) -> QueueBound:
     """`bound_queue` for an `AsyncSession` or `AsyncConnection`; the same arguments, promises and errors."""
     return await awaitable(target, "bound_queue_async").run_sync(lambda inner: bound_queue(inner, queue, **options))
 
 
+@refusing_at_once
 async def unbound_queue_async(target: AsyncTarget, queue: str, **options: Any) -> QueueBound | None:
     """`unbound_queue` for an `AsyncSession` or `AsyncConnection`; the same arguments, promises and errors."""
     return await awaitable(target, "unbound_queue_async").run_sync(lambda inner: unbound_queue(inner, queue, **options))
 
 
+@refusing_at_once
 async def list_bounds_async(target: AsyncTarget, *, schema: str | None = None) -> list[QueueBound]:
     """`list_bounds` for an `AsyncSession` or `AsyncConnection`."""
     return await awaitable(target, "list_bounds_async").run_sync(lambda inner: list_bounds(inner, schema=schema))

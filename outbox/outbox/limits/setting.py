@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from outbox.database.statements import statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
+from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, refusing_at_once, schema_of
 from outbox.limits.changes import Change
 from outbox.limits.terms import KEEP, Keep, QueueLimits, TenantLimits
 from outbox_schemas.names import check_name, check_tenant
@@ -133,16 +133,19 @@ def list_limits(target: Target, *, schema: str | None = None) -> list[QueueLimit
     return limits_of(statements.run_within(connection_of(target), "list_limits", {"batch": _MOST_TENANTS}))
 
 
+@refusing_at_once
 async def set_queue_async(target: AsyncTarget, queue: str, **given: Any) -> QueueLimits:
     """`set_queue` for an `AsyncSession` or `AsyncConnection`; the same arguments, promises and errors."""
     return await awaitable(target, "set_queue_async").run_sync(lambda inner: set_queue(inner, queue, **given))
 
 
+@refusing_at_once
 async def set_tenant_async(target: AsyncTarget, queue: str, tenant: str, **given: Any) -> TenantLimits:
     """`set_tenant` for an `AsyncSession` or `AsyncConnection`; the same arguments, promises and errors."""
     return await awaitable(target, "set_tenant_async").run_sync(lambda inner: set_tenant(inner, queue, tenant, **given))
 
 
+@refusing_at_once
 async def clear_queue_async(
     target: AsyncTarget, queue: str, *, by: str, reason: str, schema: str | None = None
 ) -> QueueLimits:
@@ -152,6 +155,7 @@ async def clear_queue_async(
     )
 
 
+@refusing_at_once
 async def clear_tenant_async(
     target: AsyncTarget, queue: str, tenant: str, *, by: str, reason: str, schema: str | None = None
 ) -> TenantLimits:
@@ -161,6 +165,7 @@ async def clear_tenant_async(
     )
 
 
+@refusing_at_once
 async def list_limits_async(target: AsyncTarget, *, schema: str | None = None) -> list[QueueLimits | TenantLimits]:
     """`list_limits` for an `AsyncSession` or `AsyncConnection`."""
     return await awaitable(target, "list_limits_async").run_sync(lambda inner: list_limits(inner, schema=schema))

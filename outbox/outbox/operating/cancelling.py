@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from outbox.database.statements import Statements, statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
+from outbox.database.targets import AsyncTarget, Target, awaitable, refusing_at_once, schema_of, writable
 from outbox.processes.barriers import Barrier, hit
 from outbox.reading.jobs import get_job
 from outbox.submitting.side_lookup import beside
@@ -63,6 +63,7 @@ def _end_one(connection: sa.Connection, statements: Statements, job_id: UUID, by
     return bool(end_held(connection, statements, {job_id: after}, by=by, reason=reason))
 
 
+@refusing_at_once
 async def cancel_async(
     target: AsyncTarget, job_id: UUID, *, by: str, reason: str, schema: str | None = None
 ) -> CancelResult:

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from outbox.database.statements import Statements, statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, schema_of, writable
+from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, refusing_at_once, schema_of, writable
 from outbox.texts.actors import check_actor
 from outbox_schemas import NameRefused
 from outbox_schemas.names import check_choice, check_name, check_tenant
@@ -146,6 +146,7 @@ def list_pauses(target: Target, *, schema: str | None = None) -> list[Pause]:
     return pauses_of(statements.run_within(connection_of(target), "list_pauses", {}))
 
 
+@refusing_at_once
 async def pause_async(
     target: AsyncTarget, scope: PauseScope | str, name: str = "", *, by: str, reason: str, schema: str | None = None
 ) -> Paused:
@@ -155,6 +156,7 @@ async def pause_async(
     )
 
 
+@refusing_at_once
 async def resume_async(
     target: AsyncTarget, scope: PauseScope | str, name: str = "", *, by: str, reason: str, schema: str | None = None
 ) -> Pause | None:
@@ -164,6 +166,7 @@ async def resume_async(
     )
 
 
+@refusing_at_once
 async def list_pauses_async(target: AsyncTarget, *, schema: str | None = None) -> list[Pause]:
     """`list_pauses` for an `AsyncSession` or `AsyncConnection`."""
     return await awaitable(target, "list_pauses_async").run_sync(lambda inner: list_pauses(inner, schema=schema))

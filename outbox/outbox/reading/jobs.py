@@ -9,7 +9,7 @@ from uuid import UUID
 
 from outbox.database.link import Link
 from outbox.database.statements import statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, schema_of
+from outbox.database.targets import AsyncTarget, Target, awaitable, connection_of, refusing_at_once, schema_of
 from outbox.keeping.pauses import ASIDE
 from outbox.sealing.envelope import hidden
 from outbox.submitting.submission import HELD
@@ -66,6 +66,7 @@ def find_job(
     return _read(target, parameters, schema)
 
 
+@refusing_at_once
 async def get_job_async(target: AsyncTarget, job_id: UUID, *, schema: str | None = None) -> JobView | None:
     """`get_job` for an `AsyncSession` or `AsyncConnection`; the same errors."""
     return await awaitable(target, "get_job_async").run_sync(lambda inner: get_job(inner, job_id, schema=schema))

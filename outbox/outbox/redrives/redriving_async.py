@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TypedDict, Unpack
 from uuid import UUID
 
-from outbox.database.targets import AsyncTarget, awaitable
+from outbox.database.targets import AsyncTarget, awaitable, refusing_at_once
 from outbox.operating.dead_letters import DeadFilter
 from outbox.redrives.patching import Patch
 from outbox.redrives.redriving import preview_redrive, redrive
@@ -36,6 +36,7 @@ class RedriveOptions(PreviewOptions, total=False):
     payload_types: Sequence[type[Payload]]
 
 
+@refusing_at_once
 async def preview_redrive_async(
     target: AsyncTarget,
     job_ids: UUID | Iterable[UUID] | None = None,
@@ -49,6 +50,7 @@ async def preview_redrive_async(
     )
 
 
+@refusing_at_once
 async def redrive_async(
     target: AsyncTarget,
     job_ids: UUID | Iterable[UUID] | None = None,

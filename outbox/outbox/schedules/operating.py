@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from outbox.database.statements import Statements, statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
+from outbox.database.targets import AsyncTarget, Target, awaitable, refusing_at_once, schema_of, writable
 from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked
 from outbox.schedules.looking import get_schedule
 from outbox.schedules.making import make_now
@@ -134,6 +134,7 @@ def run_schedule_now(target: Target, name: str, *, by: str, reason: str, schema:
     return ref
 
 
+@refusing_at_once
 async def run_schedule_now_async(
     target: AsyncTarget, name: str, *, by: str, reason: str, schema: str | None = None
 ) -> JobRef:

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from outbox.database.statements import Statements, statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
+from outbox.database.targets import AsyncTarget, Target, awaitable, refusing_at_once, schema_of, writable
 from outbox.schedules.declaring import Declared, Schedule, checked
 from outbox.schedules.operating import OPERATOR, Audit, change, held, put, told
 from outbox.texts.actors import check_actor
@@ -79,6 +79,7 @@ def sync_schedules(
     return done
 
 
+@refusing_at_once
 async def sync_schedules_async(
     target: AsyncTarget,
     schedules: Iterable[Schedule],

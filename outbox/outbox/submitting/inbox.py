@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from outbox.database.link import Link
 from outbox.database.statements import Statements, statements_for
-from outbox.database.targets import AsyncTarget, Target, awaitable, schema_of, writable
+from outbox.database.targets import AsyncTarget, Target, awaitable, refusing_at_once, schema_of, writable
 from outbox.submitting.side_lookup import beside
 from outbox_schemas import InboxKeyConflict, NameRefused, SubmissionUnresolved
 from outbox_schemas.documents import document_text, read_back
@@ -129,6 +129,7 @@ def once(
     return _claim(target, checked, digest, schema)
 
 
+@refusing_at_once
 async def once_async(
     target: AsyncTarget, key: str, arguments: Mapping[str, Any] | list[Any] | BaseModel, *, schema: str | None = None
 ) -> AsyncOnce:

@@ -27,6 +27,7 @@ from outbox.database.targets import (
     Target,
     awaitable,
     info_of,
+    refusing_at_once,
     schema_of,
     writable,
 )
@@ -171,6 +172,7 @@ def enqueue_many(
     return [by_number[submission.number] for submission in submissions]
 
 
+@refusing_at_once
 async def enqueue_async(
     target: AsyncTarget,
     payload: Payload,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from outbox import enqueue_async
 from outbox.leases.effects import EffectBook
 from outbox_consumer import NOT_DONE, EffectOnHold, RetryableError
 from outbox_consumer.contract.handler import AnyHandler
@@ -334,6 +335,23 @@ def test_an_effect_that_nobody_awaits_is_not_taken_for_done(desk: Desk, act: Any
     assert (provider.keys, applied, desk.database.rows(ROW)) == ([], [], [])
 
 
+@pytest.mark.parametrize("forgotten", [0, 1])
+def test_of_two_calls_of_one_name_the_one_that_nobody_awaits_is_found(desk: Desk, forgotten: int) -> None:
+    """Whichever it is: that the other has been awaited is no reason to take this one for done."""
+
+    async def send(_key: str, _request: Any) -> Any:
+        return "done"
+
+    async def handle(job: Any, _payload: Any) -> None:
+        calls = [job.effect_async("charge", {"amount": amount}, send=send) for amount in (1, 2)]
+        await calls[1 - forgotten]
+
+    job_id = run_one(desk, (async_handler(handle), AsyncTask), "failed")
+    error_class, code, message = desk.last_error(job_id)
+    assert (error_class, code) == ("terminal", "handler_misdeclared")
+    assert "nobody has awaited job.effect_async() of 'charge'" in message
+
+
 def test_a_plain_handler_that_calls_the_async_twin_has_done_nothing(desk: Desk) -> None:
     """There nobody could await it: its job fails and names `job.effect()`."""
 
@@ -360,8 +378,20 @@ def test_apply_that_calls_the_async_twin_is_refused(desk: Desk) -> None:
     assert "call it in handle()" in message
 
 
+def test_apply_that_calls_an_async_twin_with_its_session_is_refused(desk: Desk) -> None:
+    """Nobody could await that either: the job does not succeed without what its `apply` has asked for."""
+
+    async def handle(_job: Any, _payload: Any) -> None: ...
+
+    def apply(session: Any, _job: Any, _result: Any) -> None:
+        enqueue_async(session, Task(name="next"))
+
+    job_id = run_one(desk, (async_handler(handle, apply), AsyncTask), "failed")
+    assert "enqueue_async takes an AsyncSession or AsyncConnection, not " in desk.last_error(job_id)[2]
+
+
 def test_a_call_that_was_closed_or_made_anew_is_no_forgotten_one(desk: Desk) -> None:
-    """A time-out before its begin is the handler's own word, and of two calls of one name one is enough."""
+    """A time-out before its begin is the handler's own word, and a name may be called again and awaited again."""
     provider = Provider()
 
     async def send(key: str, request: Any) -> Any:

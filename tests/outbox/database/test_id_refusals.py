@@ -67,7 +67,7 @@ def test_all_takers_are_found() -> None:
 
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    if not inspect.iscoroutinefunction(function):
+    if not inspect.iscoroutinefunction(inspect.unwrap(function)):
         return function(Session(sa.create_engine("postgresql+psycopg://", creator=_never)), **arguments)
 
     async def call() -> Any:
