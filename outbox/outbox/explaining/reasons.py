@@ -10,7 +10,7 @@ from datetime import datetime
 
 from outbox.explaining.key_reasons import held_by_key
 from outbox.explaining.limit_reasons import held_back
-from outbox.explaining.remedies import BY_ITSELF, ERASED, REMEDIES, resuming
+from outbox.explaining.remedies import BY_ITSELF, ERASED, REMEDIES, redriving, resolving, resuming
 from outbox.explaining.row_holders import held_by_sessions
 from outbox.explaining.surroundings import AHEAD_LIMIT, Surroundings
 from outbox.keeping.keys import KEY_NEXT, KEY_WAITS
@@ -115,16 +115,17 @@ def _failed(job: JobView, around: Surroundings) -> Finding:
     names = ", ".join(map(printable, around.open_effects))
     if code == ON_HOLD and names:
         text = f"a person: nobody knows whether its effect has happened ({names}), so it is on hold"
-        return _finding(Reason.EFFECT_ON_HOLD, text, since=since)
+        return _finding(Reason.EFFECT_ON_HOLD, text, since=since, remedy=resolving(job.id, around.open_effects[0]))
+    redrive = redriving(job.id)
     if code == ON_HOLD:
         text = "a person: its effect was on hold and is settled by now; a redrive goes on from there"
-        return _finding(Reason.FAILED, text, since=since)
+        return _finding(Reason.FAILED, text, since=since, remedy=redrive)
     why = [text for text in (code, job.failed_because) if text is not None]
     cause = f" ({printable('; '.join(dict.fromkeys(why)))})" if why else ""
     text = f"a person: it has failed{cause} and is not tried again by itself"
     if names:
         text += f"; nobody knows whether its effect has happened ({names})"
-    return _finding(Reason.FAILED, text, since=since)
+    return _finding(Reason.FAILED, text, since=since, remedy=redrive)
 
 
 def _waiting(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from types import MappingProxyType
+from uuid import UUID
 
 from outbox.operating.pausing import Pause, PauseScope
 from outbox.texts.masking import printable
 from outbox_schemas import Reason
 
-__all__ = ["BY_A_PERSON", "BY_ITSELF", "ERASED", "REMEDIES", "resuming"]
+__all__ = ["BY_A_PERSON", "BY_ITSELF", "ERASED", "REMEDIES", "redriving", "resolving", "resuming"]
 
 ERASED = "a person, who submits the work anew, under another key: its payload was erased, so no redrive takes it"
 """What is left where a job that has ended without success has no payload any more."""
@@ -48,7 +49,7 @@ REMEDIES = MappingProxyType(
         Reason.SUPERSEDED: "nothing: the newer job does its work (`outbox jobs explain` that one)",
         Reason.FAILED: "a person: mend the cause, then redrive it (`outbox dead preview ID`)",
         Reason.DISCARDED: "nothing, unless a person redrives it after all",
-        Reason.EFFECT_ON_HOLD: "a person: find out whether it has happened, then `outbox effects resolve`",
+        Reason.EFFECT_ON_HOLD: "a person: find out whether it has happened, then `outbox effects resolve JOB NAME`",
         Reason.REDRIVE_WAITS: "a relay, in the redrive's turn; a person resumes a paused one",
         Reason.NOTHING_OWED: "a person: this is a defect; `outbox doctor --fix` mends it",
         Reason.PHASE_MISMATCH: "a person: this is a defect; `outbox doctor --fix` mends it",
@@ -74,6 +75,17 @@ BY_A_PERSON = MappingProxyType(
     }
 )
 """What ends a limit of 0: no end of a job makes room there."""
+
+
+def redriving(job_id: UUID) -> str:
+    """Return what ends a failure, for this job."""
+    return REMEDIES[Reason.FAILED].replace("ID", str(job_id))
+
+
+def resolving(job_id: UUID, effect: str) -> str:
+    """Return what ends the wait for a person's word on an effect, for this job and the first of its open effects."""
+    name = printable(shlex.quote(effect))
+    return REMEDIES[Reason.EFFECT_ON_HOLD].replace("JOB NAME", f"{job_id} {name}")
 
 
 def resuming(pause: Pause) -> str:

@@ -257,6 +257,7 @@ def test_dead(database: Database, link: Link, still: datetime) -> None:
     found = why(database, claimed.lease.job_id)
     assert (found.code, found.since) == (Reason.FAILED, still)
     assert f"({BROKEN.code};" in found.text
+    assert f"`outbox dead preview {claimed.lease.job_id}`" in found.unblocked_by
 
 
 def test_waiting_in_a_redrive(database: Database, link: Link, still: datetime, engine: sa.Engine) -> None:
@@ -302,6 +303,7 @@ def test_effect_on_hold(database: Database, link: Link, still: datetime, engine:
     found = why(database, claimed.lease.job_id)
     assert (codes(found), found.since) == ([Reason.EFFECT_ON_HOLD], still)
     assert "(charge, mail)" in found.text
+    assert f"`outbox effects resolve {claimed.lease.job_id} charge`" in found.unblocked_by
 
 
 def test_succeeded(database: Database, link: Link, still: datetime) -> None:

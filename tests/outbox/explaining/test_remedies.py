@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 
-from outbox.explaining.remedies import REMEDIES, resuming
+from outbox.explaining.remedies import REMEDIES, resolving, resuming
 from outbox.operating.pausing import Pause, PauseScope
 from outbox_schemas import Reason
 
@@ -33,3 +34,9 @@ def test_the_command_that_ends_a_pause_is_told(scope: PauseScope | str, name: st
 def test_a_scope_that_only_a_newer_release_knows_has_the_general_remedy() -> None:
     """No command is made up for it."""
     assert resuming(Pause("region", "eu", "ada", "", datetime.now(UTC))) == REMEDIES[Reason.PAUSED]
+
+
+def test_the_command_that_settles_an_effect_is_told() -> None:
+    """With the job and the effect, whatever that is called."""
+    told = resolving(UUID(int=7), "a's; rm -rf")
+    assert shlex.split(told.split("`")[1]) == ["outbox", "effects", "resolve", str(UUID(int=7)), "a's; rm -rf"]
