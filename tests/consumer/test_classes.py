@@ -208,7 +208,7 @@ def test_a_handlers_classify_comes_first(desk: Desk, kind: str, caplog: pytest.L
         "nonsense": ("unknown", "KeyError"),
     }
     assert desk.last_error(ids["own"])[2] == "GatewayError: do not honour"
-    said = [record for record in caplog.records if record.message == "an error could not be classified"]
+    said = [record for record in caplog.records if record.getMessage() == "an error could not be classified"]
     assert {record.levelno for record in said} == {logging.ERROR}
     assert len(said) == 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -119,16 +120,18 @@ def test_no_queue_waits_for_the_end_of_anothers_backlog(desk: Desk) -> None:
 
 def test_two_thousand_jobs_leave_nothing_behind(desk: Desk) -> None:
     """After a long run no structure has grown: leases, lines, tasks, hints and entries are gone."""
+    tried: set[UUID] = set()
+
+    def fail_once(job: Any, payload: Any) -> None:
+        # By the runs: what is handed back on a slow machine is a numbered attempt, too, and has never run.
+        if payload.name.endswith("9") and job.id not in tried:
+            tried.add(job.id)
+            raise ValueError
 
     async def handle(job: Any, payload: Any) -> None:
-        if job.attempt == 1 and payload.name.endswith("9"):
-            raise ValueError
+        fail_once(job, payload)
 
-    def handle_sync(job: Any, payload: Any) -> None:
-        if job.attempt == 1 and payload.name.endswith("9"):
-            raise ValueError
-
-    running = desk.start(handler(handle_sync), async_handler(handle), concurrency=8)
+    running = desk.start(handler(fail_once), async_handler(handle), concurrency=8)
     desk.submit(*map(str, range(1000)))
     desk.submit(*map(str, range(1000)), payload=AsyncTask)
     desk.done(2000, timeout_s=60)

@@ -123,7 +123,7 @@ def test_a_database_that_cant_take_it_costs_a_line(
         told.tell(link)
         told.tell(link)
         told.leave(link)
-        assert [record.message for record in lines.records] == [expected.value]
+        assert [record.getMessage() for record in lines.records] == [expected.value]
         assert link.run("backend_pid")
         assert told._next_at > presence.time.monotonic() + 200
     finally:

@@ -79,7 +79,7 @@ def test_what_is_not_installed_is_told_with_the_remedy(
     assert [queue._name for queue in found._queues] == ["console"]
     monkeypatch.setattr(otel, "find_spec", lambda _: None)
     assert opened({"OTEL_TRACES_EXPORTER": "otlp"}) is None
-    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
         "an exporter is not installed; nothing goes there",
         "nothing is exported: OpenTelemetry's SDK is not installed",
     ]
@@ -254,7 +254,7 @@ def test_a_push_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
     assert pushed.wait(10)
     push.close(5)
     assert len(closed) == 2
-    assert [record.message for record in caplog.records] == ["figures could not be pushed"]
+    assert [record.getMessage() for record in caplog.records] == ["figures could not be pushed"]
     assert "unwanted" not in caplog.text
 
 

@@ -209,7 +209,7 @@ def test_an_exporter_that_fails_is_told_once_a_while(exporter: Exporter, caplog:
     queue.on_end(span)
     queue.close(5)
     assert (queue.exported, queue.dropped) == (1, 5)
-    assert [record.message for record in caplog.records] == ["spans could not be exported and are dropped"]
+    assert [record.getMessage() for record in caplog.records] == ["spans could not be exported and are dropped"]
     assert "unwanted" not in caplog.text
 
 
