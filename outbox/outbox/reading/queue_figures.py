@@ -73,12 +73,14 @@ class QueueFigures:
         scheduled: jobs that wait for their time; 10,000 stands for that and more.
         running: attempts that hold a lease.
         oldest_due_s: for how long, in seconds, the longest waiting job has been due whose hint is owed now, or is one
-            of the five that have been out for longest (with a concurrency key: for how long it has been out).
+            of the five that have been out for longest; of these, for how long it has been out, or, where nobody took
+            one before either, since when its job has been due.
         line_age_s: the same of what stands in the queue's line, which `max_age` bounds; of what is set aside for its
             concurrency key only the next one does.
         in_per_s: jobs submitted a second.
         out_per_s: jobs ended by consumers a second, as these told last; None where none has told.
-        late_mean_s, late_max_s: how long after their time those that run were started (`started_at - run_at`).
+        late_mean_s, late_max_s: how long after their time those that run were started (`started_at - run_at`, or from
+            the end of the attempt before, where that came later).
         drain_s: backlog / out_per_s, or longer where a rate lets no more start; None where nothing ends, or where all
             of it is paused or may not run: nobody knows until when.
         counted_at, age_s: when that was, and how many seconds ago.

@@ -46,8 +46,9 @@ WITH RECURSIVE now AS MATERIALIZED (
     WHERE o.phase = 'leased' AND o.queue = k.queue ORDER BY o.due_at DESC LIMIT CAST(:sample AS integer)
   ) AS l
   JOIN {schema}.jobs AS j ON j.id = l.job_id AND j.state = 'running' AND isfinite(j.lease_started_at)
-  CROSS JOIN LATERAL (SELECT greatest(CAST(extract(epoch FROM j.lease_started_at - j.run_at) AS float8), 0) AS late_s,
-    greatest(CAST(extract(epoch FROM l.released_at - greatest(j.run_at, j.created_at)) AS float8), 0) AS release_s,
+  CROSS JOIN LATERAL (SELECT {due_since} AS due_at OFFSET 0) AS u
+  CROSS JOIN LATERAL (SELECT greatest(CAST(extract(epoch FROM j.lease_started_at - u.due_at) AS float8), 0) AS late_s,
+    greatest(CAST(extract(epoch FROM l.released_at - greatest(u.due_at, j.created_at)) AS float8), 0) AS release_s,
     greatest(CAST(extract(epoch FROM j.lease_started_at - l.released_at) AS float8), 0) AS claim_s) AS x
   GROUP BY j.queue
 ), submitted AS MATERIALIZED (
@@ -112,14 +113,15 @@ WITH RECURSIVE now AS MATERIALIZED (
     ) AS d GROUP BY 1
   ) AS p
 ), unclaimed AS MATERIALIZED (
-  -- Of those whose hints have been out for longest. One that has a key may have waited for that until its hint went out.
+  -- Of those whose hints have been out for longest. What one has waited before may have been for its key, for the end of a pause, or for somebody who can run
+  -- it; only what nobody took has been in line since it was due.
   SELECT k.queue, p.tenant, p.since FROM released AS k CROSS JOIN now AS n LEFT JOIN bounded AS b ON b.queue = k.queue CROSS JOIN LATERAL (
     SELECT CASE WHEN o.tenant = ANY (b.tenants) THEN o.tenant END AS tenant,
-      min(CASE WHEN o.limit_key IS NOT NULL THEN o.released_at WHEN isfinite(j.run_at) THEN least(j.run_at, n.instant) END) AS since
+      min(least(CASE WHEN o.limit_key IS NOT NULL OR coalesce(o.last_error <> 'hint lost', true) THEN o.released_at ELSE j.due_at END, n.instant)) AS since
     FROM (
-      SELECT o.job_id, o.tenant, o.limit_key, o.released_at FROM {schema}.outbox AS o
+      SELECT o.job_id, o.tenant, o.limit_key, o.last_error, o.released_at FROM {schema}.outbox AS o
       WHERE o.phase = 'released' AND o.queue = k.queue ORDER BY o.released_at LIMIT 5
-    ) AS o CROSS JOIN LATERAL (SELECT j.run_at FROM {schema}.jobs AS j WHERE j.id = o.job_id LIMIT 1) AS j
+    ) AS o CROSS JOIN LATERAL (SELECT CASE WHEN isfinite(j.run_at) THEN {due_since} END AS due_at FROM {schema}.jobs AS j WHERE j.id = o.job_id LIMIT 1) AS j
     GROUP BY 1
   ) AS p
 ), known(queue) AS (

@@ -77,14 +77,14 @@ ROWS: tuple[tuple[str, str, str, str, str], ...] = (
         "an exporter is not installed; nothing goes there",
         "warning",
         _TELEMETRY,
-        "exporter remedy",
+        "exporter signal remedy",
         "OpenTelemetry's variables name it; the process works on",
     ),
     (
         "an exporter can't be set up; nothing goes there",
         "warning",
         _TELEMETRY,
-        "exporter reason remedy",
+        "exporter signal reason remedy",
         "its own variables are wrong; the process works on",
     ),
     (

@@ -67,6 +67,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "running": "how many attempts run",
         "schedule": "the schedule's name",
         "schema": "the schema of the tables",
+        "signal": "what was to go there: traces or metrics",
         "spans": "how many spans",
         "taken_per_s": "hints taken a second",
         "vhost": "the broker's virtual host",

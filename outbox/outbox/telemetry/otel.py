@@ -43,10 +43,8 @@ class OpenTelemetry:
         self.tracing: Tracing | None = None
         self.push_every_s = wanted.push_every_s
         self.resource = _resource(role, env)
-        self._trace(wanted, settings)
-        self.metric_exporters = [
-            found for name in wanted.metrics if (found := _made("opentelemetry_metrics_exporter", name)) is not None
-        ]
+        self._trace(wanted, settings, env)
+        self.metric_exporters = [found for name in wanted.metrics if (found := _made("metrics", name, env)) is not None]
 
     def start(self) -> None:
         """Begin to export."""
@@ -77,11 +75,9 @@ class OpenTelemetry:
         for queue in self._queues:
             queue.close(max(until - time.monotonic(), 0.0))
 
-    def _trace(self, wanted: Asked, settings: TelemetrySettings) -> None:
+    def _trace(self, wanted: Asked, settings: TelemetrySettings, env: Mapping[str, str]) -> None:
         exports = [
-            (name, *_spans_to(found))
-            for name in wanted.traces
-            if (found := _made("opentelemetry_traces_exporter", name)) is not None
+            (name, *_spans_to(found)) for name in wanted.traces if (found := _made("traces", name, env)) is not None
         ]
         if settings.spans_file is not None:
             exports.append(("file", *_into(Path(settings.spans_file), settings.spans_file_bytes)))
@@ -141,18 +137,31 @@ def _is_installed() -> bool:
         return False
 
 
-def _made(group: str, name: str) -> Any | None:
-    """Return an exporter, or None after saying why there is none."""
-    found = next(iter(entry_points(group=group, name=name)), None)
+def _made(signal: str, name: str, env: Mapping[str, str]) -> Any | None:
+    """Return an exporter of traces or metrics, or None after saying why there is none."""
+    found = next(iter(entry_points(group=f"opentelemetry_{signal}_exporter", name=name)), None)
     if found is None:
-        log.warning("an exporter is not installed; nothing goes there", extra={"exporter": name, "remedy": _REMEDY})
+        log.warning(
+            "an exporter is not installed; nothing goes there",
+            extra={"exporter": name, "signal": signal, "remedy": _REMEDY},
+        )
         return None
     try:
         return found.load()()
     except Exception as error:  # noqa: BLE001 - its settings are its own; its text may hold an address with a password
-        facts = {"exporter": name, "reason": type(error).__name__, "remedy": "look at the OTEL_EXPORTER_… variables"}
+        remedy = f"look at {_variables(signal, env)}"
+        facts = {"exporter": name, "signal": signal, "reason": type(error).__name__, "remedy": remedy}
         log.warning("an exporter can't be set up; nothing goes there", extra=facts)
         return None
+
+
+def _variables(signal: str, env: Mapping[str, str]) -> str:
+    """Name the variables that an exporter of a signal reads and that are set: one of these it is."""
+    others = {"TRACES", "METRICS", "LOGS"} - {signal.upper()}
+    read = [name for name, text in env.items() if name.startswith("OTEL_EXPORTER_") and text.strip()]
+    return ", ".join(
+        [f"OTEL_{signal.upper()}_EXPORTER", *sorted(name for name in read if others.isdisjoint(name.split("_")))]
+    )
 
 
 def _spans_to(exporter: Any) -> tuple[Callable[[Any], bool], Callable[[], None]]:

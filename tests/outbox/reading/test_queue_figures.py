@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from outbox import QueueFull, bound_queue, enqueue, pause, set_queue, set_tenant
 from outbox.database.link import Link
-from outbox.leases.ending import complete
+from outbox.keeping.time import recover_leases
+from outbox.leases.ending import complete, retry
 from outbox.leases.identity import worker_identity
+from outbox.leases.leasing import Lease
 from outbox.leases.presence import Presence, Role
 from outbox.reading.queue_figures import (
     FigureKeeper,
@@ -28,7 +30,7 @@ from outbox.reading.queue_figures import (
     window_s,
 )
 from support.database import Database
-from support.jobs import Note, OtherNote, release_all, submit, take
+from support.jobs import BROKEN, Note, OtherNote, release_all, submit, take
 from support.waiting import until
 
 rates = st.floats(0, 1e7)
@@ -99,6 +101,33 @@ def test_lateness_is_measured_from_the_time_for_which_a_job_was_set(database: Da
     submit(database, 1)
     due_again(database)
     assert count(link)[0].late_max_s == pytest.approx(10)
+
+
+def test_the_run_of_an_attempt_before_is_no_lateness(database: Database, link: Link) -> None:
+    """After a lost lease all is measured from when that was taken back; after a retry from its time, as ever."""
+    database.clock.stop()
+    ids = submit(database)
+    release_all(link)
+    take(link, ids)
+    database.clock.advance(3600)
+    assert recover_leases(link)
+
+    def measured() -> tuple[float, ...]:
+        database.clock.advance(2)
+        release_all(link)
+        database.clock.advance(3)
+        [held] = take(link, ids)
+        leases.append(held.lease)
+        FigureKeeper().keep(link)
+        query = "SELECT late_mean_s, late_max_s, release_mean_s, claim_mean_s FROM {s}.queue_figures"
+        [row] = database.rows(query)
+        return tuple(row)
+
+    leases: list[Lease] = []
+    assert measured() == (5, 5, 2, 3)
+    retry(link, [(leases[0], BROKEN, 600.0)])
+    database.clock.advance(600)
+    assert measured() == (5, 5, 2, 3)
 
 
 def test_rates_and_drain_time(database: Database, link: Link) -> None:

@@ -10,13 +10,15 @@ from outbox import pause
 from outbox.cli.top.reading import QueueLine, read_picture
 from outbox.database.link import Link
 from outbox.explaining.reasons import NACKED, NO_HANDLER, NOT_DUE, UNKNOWN_KEY
+from outbox.keeping.time import recover_leases
+from outbox.leases.leasing import refuse
 from outbox.reading.queue_figures import FigureKeeper
 from outbox.reading.queues import QueueView, list_queues
 from outbox.telemetry.exposition import exposition
 from outbox.telemetry.gauges import Gauges
 from outbox.telemetry.series import Figures
 from support.database import Database
-from support.jobs import release_all, submit
+from support.jobs import release_all, submit, take
 from support.scraping import values_of
 
 WAITED_S = 600
@@ -63,6 +65,27 @@ def test_a_due_job_that_is_put_off_is_ready_and_grows_old(
     view, line = seen(link)
     assert (view.scheduled, view.put_off, view.due, view.oldest_due_s) == (1, 1, 0, WAITED_S)
     assert (line.ready, line.scheduled, line.oldest_s) == (1, 1, WAITED_S)
+
+
+@pytest.mark.parametrize("put_off", [False, True])
+def test_the_run_of_an_attempt_before_is_no_waiting(
+    database: Database, link: Link, counted: bool, put_off: bool
+) -> None:
+    """A job whose lease was lost is due anew from then on, whether its hint is out or came to nothing."""
+    database.clock.stop()
+    ids = submit(database)
+    release_all(link)
+    take(link, ids)
+    database.clock.advance(WAITED_S)
+    assert recover_leases(link)
+    release_all(link)
+    if put_off:
+        refuse(link, ids, [], pause_s=60)
+    database.clock.advance(7)
+    assert not counted or FigureKeeper().keep(link)
+    view, line = seen(link)
+    assert (view.released, view.put_off) == (0, 1) if put_off else (1, 0)
+    assert (view.oldest_due_s, line.oldest_s) == (7, 7)
 
 
 def test_what_was_offered_too_early_waits_for_its_time(database: Database, link: Link) -> None:

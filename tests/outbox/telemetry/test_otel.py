@@ -115,10 +115,17 @@ def test_an_exporter_with_wrong_settings_costs_the_process_nothing(
             return fail
 
     monkeypatch.setattr(otel, "entry_points", lambda **_: [Broken()])
-    found = opened({"OTEL_TRACES_EXPORTER": "otlp"})
+    others = {"OTEL_EXPORTER_OTLP_METRICS_HEADERS": "a=unwanted", "OTEL_EXPORTER_OTLP_TRACES_HEADERS": " "}
+    mine = {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "unwanted", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://unwanted"}
+    found = opened({"OTEL_TRACES_EXPORTER": "otlp"} | others | mine)
     assert found is not None
     assert found.tracing is None
-    assert "can't be set up" in caplog.text
+    [told] = [vars(one) for one in caplog.records if "can't be set up" in one.getMessage()]
+    assert (told["signal"], told["reason"]) == ("traces", "ValueError")
+    assert told["remedy"] == (
+        "look at OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"
+    )
+    assert "unwanted" not in str(told)
     assert "unwanted" not in caplog.text
 
 
