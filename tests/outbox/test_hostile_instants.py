@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from outbox.database.link import Link
+from outbox.keeping.time import recover_leases
 from outbox.leases.ending import complete, lease_ends
+from outbox.leases.leasing import claim
 from outbox.reading.queue_figures import FigureKeeper, list_figures
+from outbox.reading.queues import held_up
 from outbox.reading.running import list_running
 from outbox.retention.erasing import preview, purge, rules_of
 from outbox.settings.retention import RetentionSettings
 from support.database import Database
-from support.jobs import OtherNote, running
+from support.jobs import ABILITIES, WORKER, OtherNote, release_all, running
 from support.sets import due, ids_of, wait_for
 
 LATE = ("infinity", "294276-12-31")
@@ -55,6 +58,23 @@ def test_an_attempt_that_ended_at_no_time_hides_no_other_end(database: Database,
     database.rows("SET session_replication_role = replica")
     database.rows("UPDATE {s}.attempts SET ended_at = %s WHERE job_id = %s", value, leases[0].job_id)
     assert lease_ends(link, leases).keys() == {lease.token for lease in leases}
+
+
+@pytest.mark.parametrize("value", [*LATE, *EARLY])
+def test_an_attempt_that_ended_at_no_time_stops_no_other_claim(database: Database, link: Link, value: str) -> None:
+    """Counts of what waits and runs ask when the attempt before ended, and so does a claim."""
+    ids = ids_of(running(database, link, 2))
+    database.clock.advance(3600)
+    assert len(recover_leases(link)) == 2
+    database.rows("SET session_replication_role = replica")
+    database.rows("UPDATE {s}.attempts SET ended_at = %s WHERE job_id = %s", value, ids[0])
+    database.rows("UPDATE {s}.outbox SET last_error = 'hint lost'")
+    release_all(link)
+    assert held_up(link, ["notes"]).keys() == {"notes"}
+    assert FigureKeeper().keep(link)
+    assert len(claim(link, ids, ABILITIES, WORKER, timed=True)) == 2
+    database.clock.advance(10)
+    assert FigureKeeper().keep(link)
 
 
 @pytest.mark.parametrize("value", LATE)

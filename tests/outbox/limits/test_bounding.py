@@ -233,6 +233,24 @@ def test_a_hint_that_was_lost_does_not_make_its_job_young(database: Database, li
     assert [one.line_age_s for one in list_figures(link)] == [480]
 
 
+def test_the_age_is_that_of_the_five_hints_that_have_been_out_for_longest(database: Database, link: Link) -> None:
+    """However many are out, no more of them are looked at; and none is younger than nothing after a clock went back."""
+    database.clock.stop()
+    [oldest] = submit(database)
+    database.clock.advance(500)
+    submit(database, 5)
+    release_all(link)
+    database.rows("UPDATE {s}.outbox SET last_error = 'hint lost'")
+    query = "UPDATE {s}.outbox SET released_at = released_at + interval '1 s' WHERE job_id = %s"
+    database.rows(query, oldest)
+    database.clock.advance(60)
+    FigureKeeper().keep(link)
+    assert [one.oldest_due_s for one in list_figures(link)] == [60]
+    database.clock.advance(-100)
+    FigureKeeper().keep(link)
+    assert database.value("SELECT oldest_due_s FROM {s}.queue_figures") == 0
+
+
 def test_a_key_that_has_its_job_is_not_refused(database: Database, session: Session) -> None:
     """A repeat gives the job, other arguments are a conflict, and one new key refuses the whole call."""
     ids = submit(database, payloads=[Note(key="a"), Note(key="b")])

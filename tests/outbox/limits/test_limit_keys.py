@@ -19,7 +19,7 @@ from outbox.operating.dead_letters import discard
 from outbox.reading.queue_figures import FigureKeeper, list_figures
 from outbox.reading.queues import list_queues
 from outbox.releasing.limited import release_limited
-from outbox.releasing.relaying import release
+from outbox.releasing.relaying import recover_hints, release
 from outbox_schemas import Reason
 from support.database import Database
 from support.jobs import BROKEN, OtherNote, look, submit
@@ -265,10 +265,11 @@ def test_figures_count_what_waits_for_its_key_as_due(database: Database, link: L
     assert (seen.limit_key, seen.limit_max, seen.owed and seen.owed.due_at) == ("account 1", 1, seen.run_at)
 
 
+@pytest.mark.parametrize("lost", [False, True])
 def test_a_job_that_has_waited_for_its_key_makes_no_queue_full_once_its_hint_is_out(
-    database: Database, link: Link
+    database: Database, link: Link, lost: bool
 ) -> None:
-    """Its age is what it has waited since then."""
+    """Its age is what it has waited since then, or since the last one where one was lost."""
     database.clock.stop()
     jobs = submit(database, payloads=of(Keyed, 2))
     assert go(link) == jobs[:1]
@@ -279,6 +280,10 @@ def test_a_job_that_has_waited_for_its_key_makes_no_queue_full_once_its_hint_is_
     database.clock.advance(3600)
     complete(link, [first.lease])
     assert go(link) == jobs[1:]
+    if lost:
+        database.clock.advance(60)
+        assert recover_hints(link, None, busy_after_s=0)
+        assert go(link) == jobs[1:]
     ages = []
     for _ in range(2):
         FigureKeeper().keep(link)

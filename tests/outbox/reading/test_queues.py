@@ -88,6 +88,15 @@ def test_the_run_of_an_attempt_before_is_no_waiting(
     assert (view.oldest_due_s, line.oldest_s) == (7, 7)
 
 
+def test_what_is_set_aside_for_a_pause_is_ready(database: Database, link: Link, counted: bool) -> None:
+    """On the screen as in the list: it is due, and has not started."""
+    submit(database, 2)
+    database.rows("UPDATE {s}.outbox SET order_key = '8998-01-01Z', due_at = '8998-01-01Z', last_error = 'paused'")
+    assert not counted or FigureKeeper().keep(link)
+    view, line = seen(link)
+    assert (view.aside, view.ready, view.scheduled, line.ready) == (2, 2, 0, 2)
+
+
 def test_what_was_offered_too_early_waits_for_its_time(database: Database, link: Link) -> None:
     """Its hint came to nothing, too, but it is not due."""
     database.clock.stop()

@@ -31,6 +31,7 @@ from outbox import (
     sync_schedules_async,
 )
 from outbox.doctor import examine, mend
+from outbox.schedules import syncing
 from outbox.schedules.contents import plain_content
 from outbox.schedules.declaring import checked
 from outbox_schemas import NameRefused, PayloadError, occurrence_of
@@ -202,11 +203,17 @@ def test_of_two_syncs_at_once_the_last_stands_as_a_whole(database: Database) -> 
 
 
 def test_a_sync_waits_for_none_of_another_source(database: Database) -> None:
-    """Nor do two syncs of a source in one transaction wait for each other."""
-    with database.engine(poolclass=sa.NullPool).begin() as connection:
+    """Nor for one in another schema; nor do two syncs of a source in one transaction wait for each other."""
+    engine = database.engine(poolclass=sa.NullPool)
+    with engine.begin() as connection:
         sync_schedules(connection, [daily("a")], source="billing", **SAID)
         assert sync_schedules(connection, [daily("a")], source="billing", **SAID).unchanged == ["a"]
-        assert sync(database, daily("z"), source="other").added == ["z"]
+        with engine.begin() as other:
+            other.execute(sa.text("SET LOCAL lock_timeout = '10s'"))
+            assert sync_schedules(other, [daily("z")], source="other", **SAID).added == ["z"]
+    keys = {syncing._lock_key(schema, source) for schema in ("outbox", "second") for source in ("billing", "other")}
+    assert len(keys) == 4
+    assert all(-(2**63) <= key < 2**63 for key in keys)
 
 
 def test_a_sync_of_an_older_snapshot_fails_where_another_has_changed_what_it_declares(database: Database) -> None:
