@@ -6,7 +6,9 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, patch
 from uuid import UUID
 
 import pytest
@@ -145,6 +147,18 @@ def test_an_async_twin_refuses_a_plain_session_when_it_is_called(function: Calla
         function(Session())
     with pytest.raises(TypeError, match=f"{function.__name__} takes an AsyncSession"):
         function(target=Session())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [one for one in _functions() if inspect.iscoroutinefunction(inspect.unwrap(one))],
+    ids=lambda one: one.__name__,
+)
+def test_an_async_twin_counts_as_a_coroutine_function(function: Callable[..., Any]) -> None:
+    """Whoever puts a mock in its place gets one that can be awaited, without a word."""
+    place = SimpleNamespace(twin=function)
+    with patch.object(place, "twin") as mock:
+        assert isinstance(mock, AsyncMock)
 
 
 def _changing() -> list[Callable[..., Any]]:

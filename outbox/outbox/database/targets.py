@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -106,7 +108,15 @@ def refusing_at_once(function: F) -> F:
             awaitable(target, function.__name__)
         return function(*arguments, **options)
 
-    return cast("F", call)
+    return cast("F", _marked(call))
+
+
+def _marked(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a function that returns a coroutine count as a coroutine function: or a mock of it could not be awaited."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(call)
+    vars(call)["_is_coroutine"] = vars(asyncio.coroutines)["_is_coroutine"]  # what asyncio and unittest.mock look for
+    return call
 
 
 def info_of(target: Target | None) -> dict[Any, Any]:
