@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
 
 import outbox
@@ -159,6 +159,13 @@ def test_an_async_twin_counts_as_a_coroutine_function(function: Callable[..., An
     place = SimpleNamespace(twin=function)
     with patch.object(place, "twin") as mock:
         assert isinstance(mock, AsyncMock)
+
+
+def test_an_async_twin_makes_no_session_of_a_scope_before_it_is_awaited() -> None:
+    """The task that awaits it may be another one, whose scope the session belongs to."""
+    scoped = async_scoped_session(async_sessionmaker(), scopefunc=lambda: "of whoever calls")
+    outbox.enqueue_async(scoped, Note(key="n")).close()
+    assert not scoped.registry.has()
 
 
 def _changing() -> list[Callable[..., Any]]:

@@ -25,8 +25,9 @@ __all__ = ["AnyHandler", "AsyncHandler", "Handler"]
 
 P = TypeVar("P", bound=Payload)
 
-# What the runtime calls and takes at its word, and why nobody would begin it otherwise.
+# What is said in a handler's `retry`, and decides nothing beside it.
 _OF_RETRY = ("max_attempts", "max_unknown", "max_throttled", "max_age")
+# What the runtime calls and takes at its word, and why nobody would begin it otherwise.
 _PLAIN = {
     "apply": "it runs on a thread, in a transaction",
     "classify": "its answer is taken as it stands",

@@ -94,7 +94,11 @@ def awaitable(target: AsyncTarget, caller: str) -> AsyncSession | AsyncConnectio
     found: object = target() if _is_scoped(target) else target
     if _is_async(found):
         return found
-    raise NoTarget("target", f"{caller} takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
+    raise _no_async_target(target, caller)
+
+
+def _no_async_target(target: object, caller: str) -> NoTarget:
+    return NoTarget("target", f"{caller} takes an AsyncSession or AsyncConnection, not {type(target).__name__}")
 
 
 def refusing_at_once(function: F) -> F:
@@ -104,8 +108,10 @@ def refusing_at_once(function: F) -> F:
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        for target in arguments[:1] or [options[name] for name in ("target",) if name in options]:
-            awaitable(target, function.__name__)
+        # By its class alone: the session of a scope is that of the task that awaits, which may be another one.
+        target = arguments[0] if arguments else options.get("target")
+        if not (_is_async(target) or _is_scoped(target)):
+            raise _no_async_target(target, function.__name__)
         return function(*arguments, **options)
 
     return cast("F", _marked(call))

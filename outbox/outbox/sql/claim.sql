@@ -52,8 +52,6 @@ SELECT c.id, c.lease_token, c.lease_s, c.tenant, c.kind, c.logical_key, c.versio
   CAST(extract(epoch FROM c.lease_started_at - r.released_at) AS float8) AS claim_s
 FROM claimed AS c LEFT JOIN LATERAL (
   -- What an attempt before took is no waiting.
-  SELECT h.instants[width_bucket(c.id, h.ids)] AS released_at, greatest(c.run_at, c.created_at, (
-    SELECT a.ended_at FROM {schema}.attempts AS a
-    WHERE c.attempt_count > 1 AND a.job_id = c.id AND a.number = c.attempt_count - 1 AND isfinite(a.ended_at))) AS due_at
-  FROM hints AS h WHERE CAST(:timed AS boolean)
+  SELECT h.instants[width_bucket(c.id, h.ids)] AS released_at, greatest(c.created_at, {due_since}) AS due_at
+  FROM hints AS h, (SELECT c.id, c.run_at, c.attempt_count, CAST('running' AS text) AS state) AS j WHERE CAST(:timed AS boolean)
 ) AS r ON true

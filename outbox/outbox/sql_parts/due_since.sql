@@ -3,4 +3,4 @@
 -- Parameters: none
 greatest(j.run_at, (
     SELECT a.ended_at FROM {schema}.attempts AS a
-    WHERE j.attempt_count > 0 AND a.job_id = j.id AND a.number = j.attempt_count - CASE j.state WHEN 'running' THEN 1 ELSE 0 END AND isfinite(a.ended_at)))
+    WHERE j.attempt_count > CASE j.state WHEN 'running' THEN 1 ELSE 0 END AND a.job_id = j.id AND a.number = j.attempt_count - CASE j.state WHEN 'running' THEN 1 ELSE 0 END AND isfinite(a.ended_at)))
