@@ -2,7 +2,7 @@
 --   or may not run at all, and what its limits let start in a second. Bounded:
 --   of each queue no more than so many rows are read, so a count may say "at least".
 -- Transition: none
--- Parameters: most (due rows read of a queue, or one more than its highest bound), few (other rows read of one), sample (leases of one looked at for lateness); since, since_id (jobs created
+-- Parameters: most (due rows read of a queue, or one more than its highest bound), few (other rows read of one; of those that are out, or one more than its highest bound), sample (leases of one looked at for lateness); since, since_id (jobs created
 --   after these count as submitted lately, no more than few of all queues); live_s (how long ago a consumer's sign may be); aside_at (the
 --   place out of the line)
 -- Locks: none. Index: outbox_owed, outbox_owed_low and outbox_released, one probe per distinct queue and then no further than the limits, and so outbox_leases;
@@ -106,12 +106,16 @@ WITH RECURSIVE now AS MATERIALIZED (
   ) AS p
   GROUP BY k.queue, p.tenant
 ), out AS MATERIALIZED (
-  SELECT k.queue, p.tenant, p.jobs FROM released AS k LEFT JOIN bounded AS b ON b.queue = k.queue CROSS JOIN LATERAL (
-    SELECT CASE WHEN d.tenant = ANY (b.tenants) THEN d.tenant END AS tenant, count(*) AS jobs FROM (
+  SELECT k.queue, p.tenant, p.jobs, k.most FROM (
+    SELECT r.queue, b.tenants, greatest(CAST(:few AS integer), b.enough) AS most FROM released AS r LEFT JOIN bounded AS b ON b.queue = r.queue
+  ) AS k CROSS JOIN LATERAL (
+    SELECT CASE WHEN d.tenant = ANY (k.tenants) THEN d.tenant END AS tenant, count(*) AS jobs FROM (
       SELECT o.tenant FROM {schema}.outbox AS o
-      WHERE o.phase = 'released' AND o.queue = k.queue ORDER BY o.released_at LIMIT CAST(:few AS integer)
+      WHERE o.phase = 'released' AND o.queue = k.queue ORDER BY o.released_at LIMIT k.most
     ) AS d GROUP BY 1
   ) AS p
+), full_out(queue) AS (
+  SELECT u.queue FROM out AS u GROUP BY u.queue HAVING sum(u.jobs) >= min(u.most)
 ), unclaimed AS MATERIALIZED (
   -- Of those whose hints have been out for longest. What one has waited before may have been for its key, for the end of a pause, or for somebody who can run
   -- it; only what nobody took has been in line since it was due.
@@ -131,7 +135,7 @@ WITH RECURSIVE now AS MATERIALIZED (
 SELECT k.queue, '' AS tenant,
   coalesce((SELECT sum(d.jobs) FROM due AS d WHERE d.queue = k.queue), 0) + coalesce((SELECT sum(u.jobs) FROM out AS u WHERE u.queue = k.queue), 0)
     AS backlog,
-  coalesce((SELECT sum(d.looked) FROM due AS d WHERE d.queue = k.queue) >= m.most, false) AS capped,
+  coalesce((SELECT sum(d.looked) FROM due AS d WHERE d.queue = k.queue) >= m.most, false) OR k.queue IN (SELECT o.queue FROM full_out AS o) AS capped,
   (SELECT count(*) FROM (
     SELECT o.due_at FROM {schema}.outbox AS o
     WHERE o.phase = 'owed' AND o.queue = k.queue AND o.order_key > n.instant AND o.order_key < {key_aside_from}
@@ -154,7 +158,7 @@ LEFT JOIN ended AS e ON e.queue = k.queue
 LEFT JOIN {schema}.queue_limits AS g ON g.name = k.queue
 LEFT JOIN {schema}.queue_figures AS f ON f.queue = k.queue AND f.tenant = ''
 UNION ALL
-SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false), 0, 0,
+SELECT b.queue, b.tenant, coalesce(d.jobs, 0) + coalesce(u.jobs, 0), coalesce((SELECT sum(x.looked) FROM due AS x WHERE x.queue = b.queue) >= m.most, false) OR b.queue IN (SELECT o.queue FROM full_out AS o), 0, 0,
   CAST(extract(epoch FROM n.instant - least(d.oldest, c.since)) AS float8), coalesce(least(d.oldest_in_line, c.since), n.instant), 0, NULL, NULL, NULL, NULL, NULL, NULL,
   z.everything OR b.queue = ANY (z.queues) OR b.tenant = ANY (z.tenants)
     OR coalesce(g.max_running = 0, false) OR coalesce(t.max_running = 0, false),

@@ -272,6 +272,20 @@ def test_a_count_reads_no_more_than_its_limit(database: Database, link: Link, mo
     assert [(one.backlog, one.capped) for one in count(link)] == [(10, True)]
 
 
+def test_hints_that_are_out_are_counted_up_to_a_limit(
+    database: Database, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it the backlog is said to be at least that; a higher bound of the queue is what they are counted up to."""
+    monkeypatch.setattr("outbox.reading.queue_figures._FEW", 10)
+    submit(database, 15)
+    release_all(link)
+    assert [(one.backlog, one.capped) for one in count(link)] == [(10, True)]
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        bound_queue(connection, "notes", max_backlog=20, by="ada", reason="x")
+    due_again(database)
+    assert [(one.backlog, one.capped) for one in count(link)] == [(15, False)]
+
+
 def test_a_count_walks_through_no_table(database: Database, link: Link) -> None:
     """However many jobs wait for their time or have ended, a count reads by index, and a bounded number of each."""
     submit(database, 200)
