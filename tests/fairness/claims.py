@@ -39,8 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
     with ground() as servers:
         verdicts = [verdict for claim in chosen for verdict in _told(claim, servers)]
-    failed = sum(not verdict.held for verdict in verdicts)
-    print(f"{len(verdicts)} claims, {failed} failed, in {time.monotonic() - began:.0f} s")
+    failed = sum(verdict.failed for verdict in verdicts)
+    print(f"{sum(verdict.promised for verdict in verdicts)} claims, {failed} failed, in {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
 

@@ -43,3 +43,12 @@ def test_lines() -> None:
     """A line tells the claim, its figure, its bound, and whether it held."""
     assert str(Verdict("waits", "p99 9 ms", "10 ms", held=True)) == f"held    {'waits':<52}p99 9 ms  (bound: 10 ms)"
     assert str(Verdict("waits", "p99 11 ms", "10 ms", held=False)).startswith("FAILED")
+
+
+def test_what_is_not_promised_fails_nothing() -> None:
+    """Its line says so, and whether it held all the same."""
+    assert Verdict("waits", "p99 11 ms", "10 ms", held=False).failed
+    told = Verdict("waits", "p99 11 ms", "10 ms", held=False, promised=False)
+    assert not told.failed
+    assert str(told) == f"missed  {'waits':<52}p99 11 ms  (not promised: 10 ms)"
+    assert str(Verdict("waits", "p99 9 ms", "10 ms", held=True, promised=False)).startswith("held")

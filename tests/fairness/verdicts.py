@@ -14,16 +14,31 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One line: what was claimed, what was measured, what is allowed."""
+    """One line: what was claimed, what was measured, what is allowed. What is not `promised` is told, and fails
+    nothing.
+    """
 
     name: str
     figure: str
     bound: str
     held: bool
+    promised: bool = True
+
+    @property
+    def failed(self) -> bool:
+        """Whether a promise was broken."""
+        return self.promised and not self.held
 
     def __str__(self) -> str:
         """Return the line."""
-        return f"{'held  ' if self.held else 'FAILED'}  {self.name:<52}{self.figure}  (bound: {self.bound})"
+        bound = f"bound: {self.bound}" if self.promised else f"not promised: {self.bound}"
+        return f"{self._word:<8}{self.name:<52}{self.figure}  ({bound})"
+
+    @property
+    def _word(self) -> str:
+        if self.held:
+            return "held"
+        return "FAILED" if self.promised else "missed"
 
 
 def quantile(values: Sequence[float], share: float) -> float:
