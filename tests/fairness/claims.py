@@ -40,7 +40,8 @@ def main(arguments: Sequence[str]) -> int:
     with ground() as servers:
         verdicts = [verdict for claim in chosen for verdict in _told(claim, servers)]
     failed = sum(verdict.failed for verdict in verdicts)
-    print(f"{sum(verdict.promised for verdict in verdicts)} claims, {failed} failed, in {time.monotonic() - began:.0f} s")
+    promised = sum(verdict.promised for verdict in verdicts)
+    print(f"{promised} claims, {failed} failed, in {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
 
