@@ -5,7 +5,7 @@
 -- Locks: outbox rows, SKIP LOCKED: whoever holds one has just claimed or ended it, or is found by the next sweep. Index: outbox_released (the runway
 --   bounds its size) and outbox_leases for these queues; queue_limits_pkey, tenant_limits_pkey.
 WITH ruled AS MATERIALIZED (
-  SELECT q.name, q.updated_at, q.max_running, q.tenant_max_running, q.burst FROM {schema}.queue_limits AS q
+  SELECT q.name, q.updated_at, q.max_running, q.tenant_max_running, q.burst, q.tenant_burst FROM {schema}.queue_limits AS q
   WHERE q.governed AND q.name = ANY (CAST(:queues AS text[]))
 ), hinted AS MATERIALIZED (
   SELECT o.job_id, o.queue, o.tenant, o.released_at, row_number() OVER (PARTITION BY o.queue ORDER BY o.released_at, o.job_id) AS place,
@@ -23,6 +23,7 @@ WITH ruled AS MATERIALIZED (
     OR h.place > q.max_running - coalesce((SELECT sum(r.jobs) FROM running AS r WHERE r.queue = h.queue), 0)
     OR h.tenant_place > coalesce(t.max_running, q.tenant_max_running)
       - coalesce((SELECT sum(r.jobs) FROM running AS r WHERE r.queue = h.queue AND r.tenant = h.tenant), 0)
+    OR h.tenant_place > CASE WHEN t.rate_per_s IS NULL THEN q.tenant_burst ELSE t.burst END
   ORDER BY h.job_id LIMIT CAST(:batch AS integer)
 ), meant AS MATERIALIZED (
   SELECT o.job_id FROM {schema}.outbox AS o

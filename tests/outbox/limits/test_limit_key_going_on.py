@@ -229,6 +229,24 @@ def test_a_lower_number_is_not_passed_for_ever(database: Database, link: Link, s
     assert go(link) != []
 
 
+def test_looks_at_a_key_let_none_pass_the_first_of_an_order(database: Database, link: Link, stopped: None) -> None:
+    """While others of its key run beside each other and more come, each look leaves these where they are: one of an
+    order waits until nothing runs, and has its turn then.
+    """
+    running = take(link, _come(database, link, Pair, 2))
+    (alone,) = submit(database, payloads=of(OrderedShared, 1))
+    assert go(link) == []
+    submit(database, payloads=of(Pair, 3))
+    assert go(link) == []
+    database.clock.advance(1)
+    complete(link, [running.pop(0).lease])
+    assert look_at_keys(link) == [0, 0, 0]
+    assert go(link) == []
+    database.clock.advance(1)
+    complete(link, [running.pop(0).lease])
+    assert go(link)[0] == alone
+
+
 def test_nobody_waits_behind_a_lower_number_that_cannot_go(database: Database, link: Link, stopped: None) -> None:
     """One that waits behind a failed job that blocks keeps no other of its key from a free slot."""
     _, second = submit(database, payloads=of(BlockingShared, 2))

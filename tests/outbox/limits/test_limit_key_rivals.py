@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from outbox import cancel
+from outbox import cancel, redrive, set_queue
 from outbox.database.link import Link
 from outbox.keeping.keys import KeyKeeper
 from outbox.leases.ending import complete, fail
 from outbox.leases.leasing import heartbeat
 from outbox.operating.dead_letters import discard
+from outbox.releasing.limited import release_limited
 from outbox.releasing.relaying import release
 from support.database import Database
 from support.jobs import BROKEN, submit
@@ -90,11 +91,55 @@ def test_a_job_stays_in_line_while_the_one_in_its_way_is_ending(database: Databa
         assert go(link) == []
         assert places(database) == {"leased": 1, "next": 1, "aside": 3}
     assert KeyKeeper().keep(link).put_back == 0, "the one in line is next, for as long as any other"
+    database.clock.advance(0.1)
     assert go(link) == more[:1]
 
 
+@pytest.mark.parametrize("limits", [{}, {"max_running": 2}])
+def test_whoever_waits_for_an_end_under_way_keeps_nobody_from_the_queues_room(
+    database: Database, link: Link, limits: dict[str, Any]
+) -> None:
+    """With room for one, jobs of other keys go while it waits; it has its turn a moment later."""
+    [mine] = take(link, (go(link) if submit(database, payloads=of(Keyed, 1)) else []))
+    if limits:
+        with database.engine(poolclass=sa.NullPool).begin() as connection:
+            set_queue(connection, "notes", by="ada", reason="x", **limits)
+    ending = database.link("test/ending")
+    with ending.transaction():
+        complete(ending, [mine.lease])
+        (waits,) = submit(database, payloads=of(Keyed, 1))
+        (other,) = submit(database, payloads=of(Keyed, 1, "account 2"))
+        went = [job_id for _ in range(3) for job_id in _one(link, limited=bool(limits))]
+        assert went == [other]
+    database.clock.advance(0.1)
+    assert _one(link, limited=bool(limits)) == [waits]
+
+
+def _one(link: Link, *, limited: bool) -> list[Any]:
+    """Release with room for one."""
+    if limited:
+        return [hint.job_id for hint in release_limited(link, "notes", batch=1, rehint_after_s=10).hints]
+    return [hint.job_id for hint in release(link, "notes", batch=1, rehint_after_s=10)]
+
+
+def test_a_redriven_job_is_seen_in_its_row_or_in_its_letter(database: Database, link: Link) -> None:
+    """A redrive that commits while the next of its key is being released lets that one not pass."""
+    first, second = submit(database, payloads=of(Blocking, 2))
+    [mine] = take(link, go(link))
+    fail(link, [(mine.lease, BROKEN)])
+    database.rows("UPDATE {s}.outbox SET order_key = {s}.clock(), due_at = {s}.clock(), last_error = NULL")
+    beside = database.link("test/ending")
+    with database.engine(poolclass=sa.NullPool).connect() as connection, ThreadPoolExecutor(1) as threads:
+        connection.execute(sa.text(database.sql("LOCK TABLE {s}.dead_letters IN ACCESS EXCLUSIVE MODE").decode()))
+        redrive(connection, first, by="ada", reason="mended")
+        released = threads.submit(go, beside)
+        until(lambda: database.value(WAITS), "the release waits for the letters")
+        connection.commit()
+        assert second not in released.result(30)
+
+
 def test_a_job_stays_in_line_while_the_waiting_one_before_it_is_cancelled(database: Database, link: Link) -> None:
-    """Whoever cancels the first of an order could not see the next one aside: it goes at once with the commit."""
+    """Whoever cancels the first of an order could not see the next one aside: it goes a moment after the commit."""
     later = database.clock.now() + timedelta(hours=1)
     [first] = submit(database, payloads=of(Ordered, 1), run_at=later)
     [second] = submit(database, payloads=of(Ordered, 1))
@@ -102,6 +147,7 @@ def test_a_job_stays_in_line_while_the_waiting_one_before_it_is_cancelled(databa
         cancel(connection, first, by="ann", reason="not needed")
         assert go(link) == []
         assert places(database) == {"owed": 1, "next": 1}
+    database.clock.advance(0.1)
     assert go(link) == [second]
 
 

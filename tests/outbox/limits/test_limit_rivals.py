@@ -11,11 +11,12 @@ import pytest
 from outbox.database.link import Link
 from outbox.keeping.limits import LimitKeeper
 from outbox.leases.ending import complete
-from outbox.leases.leasing import Ability
+from outbox.leases.leasing import Ability, heartbeat
 from outbox.releasing.gleaning import Gleaner
 from support.database import Database
-from support.jobs import ABILITIES, look, release_all, running, submit, take
+from support.jobs import ABILITIES, LEASE_S, look, release_all, running, submit, take
 from support.limits import go, ids, limit, phases
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -121,7 +122,14 @@ def test_whoever_stops_in_the_middle_holds_the_queue_for_a_moment_only(link: Lin
 
 
 @pytest.mark.parametrize(
-    "terms", [{"max_running": 2}, {"tenant_max_running": 2}, {"rate_per_s": 1, "burst": 2}, {"max_running": 0}]
+    "terms",
+    [
+        {"max_running": 2},
+        {"tenant_max_running": 2},
+        {"rate_per_s": 1, "burst": 2},
+        {"tenant_rate_per_s": 1, "tenant_burst": 2},
+        {"max_running": 0},
+    ],
 )
 def test_what_is_out_beyond_a_limit_is_taken_back_by_a_keeper(
     database: Database, link: Link, terms: dict[str, Any]
@@ -148,3 +156,38 @@ def test_what_a_tenant_runs_counts_where_its_hints_are_taken_back(database: Data
     assert LimitKeeper().keep(link).taken_back == 3
     left = "SELECT tenant, count(*) FROM {s}.outbox WHERE phase = 'released' GROUP BY 1"
     assert dict(database.rows(left)) == ({"acme": 1, "other": 2} if runs.tenant == "acme" else {"acme": 2, "other": 1})
+
+
+# Whoever beats looks at the clock, and is held up before anything is done with the time.
+_HELD_UP = """
+CREATE OR REPLACE FUNCTION {s}.clock() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_now timestamptz := (SELECT coalesce(c.stopped_at, clock_timestamp()) + c.ahead FROM public.test_clock AS c);
+BEGIN
+  IF current_setting('application_name') = 'test/beating' THEN
+    PERFORM pg_advisory_lock(77);
+    PERFORM pg_advisory_unlock(77);
+  END IF;
+  RETURN v_now;
+END $$"""
+_WAITS = "pg_stat_activity WHERE application_name = 'test/beating' AND wait_event_type = 'Lock'"
+
+
+def test_a_beat_that_was_held_up_extends_no_lease_whose_slot_is_given_away(database: Database, link: Link) -> None:
+    """It saw the lease in time, and came to write when that had expired and another job had its slot."""
+    limit(database, max_running=1)
+    jobs = submit(database, 2)
+    (mine,) = take(link, ids(link))
+    database.rows(_HELD_UP)
+    beating = database.link("test/beating")
+    with database.connect() as holder, ThreadPoolExecutor(1) as threads:
+        holder.execute("SELECT pg_advisory_lock(77)")
+        beat = threads.submit(heartbeat, beating, [mine.lease])
+        until(lambda: database.value(f"SELECT count(*) FROM {_WAITS}"), "the beat is held up")
+        database.clock.advance(LEASE_S + 1)
+        assert ids(link) == jobs[1:]
+        (another,) = take(link, jobs[1:])
+        holder.execute("SELECT pg_advisory_unlock(77)")
+        assert [one.extended for one in beat.result(30)] == [False]
+    assert another.lease.job_id == jobs[1]
+    assert database.count("outbox WHERE phase = 'leased' AND lease_expires_at > {s}.clock()") == 1
