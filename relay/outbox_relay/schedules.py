@@ -6,19 +6,20 @@ It has a thread and a connection of its own, and needs no broker: while that is 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from outbox.database.link import Link
 from outbox.processes.barriers import Barrier, hit
 from outbox.schedules.turns import Patience, take_turn
 from outbox_relay.counters import Counters
-from outbox_relay.keeper import Step
+from outbox_relay.keeper import TURN_S, Step
 
 __all__ = ["schedule_steps"]
 
 log = logging.getLogger("outbox.relay")
 
-# So many turns in one sweep, after which the thread looks whether it is to stop.
+# So many turns in one sweep, and no longer than `TURN_S`, after which the thread looks whether it is to stop.
 TURNS = 500
 
 
@@ -27,13 +28,14 @@ def schedule_steps(counters: Counters, owed: Callable[[], None]) -> list[Step]:
     its old place in line.
     """
 
-    def schedules(link: Link) -> None:
+    def schedules(link: Link) -> bool:
         made, patience = 0, Patience()
+        until = time.monotonic() + TURN_S
         try:
             for _ in range(TURNS):
                 turn = take_turn(link, lambda: hit(Barrier.RELAY_BEFORE_SCHEDULE), patience)
                 if turn is None:
-                    return
+                    return False
                 hit(Barrier.RELAY_AFTER_SCHEDULE)
                 made += turn.made
                 counters.add("scheduled", turn.made)
@@ -43,6 +45,9 @@ def schedule_steps(counters: Counters, owed: Callable[[], None]) -> list[Step]:
                 if turn.error is not None:  # once a minute at most, for each schedule
                     counters.add("schedules_broken", 1)
                     log.warning("a schedule is broken", extra={"schedule": turn.name, "reason": turn.error})
+                if time.monotonic() > until:
+                    break
+            return True
         finally:
             if made:
                 owed()

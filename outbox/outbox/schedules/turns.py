@@ -138,8 +138,7 @@ def _broken(link: Link, row: Any, told: str, pause_s: float) -> Turn:
 
 
 def _put_off(link: Link, row: Any, told: str, pause_s: float, *, broken: bool) -> None:
-    seen = {"name": row.name, "revision": row.revision, "failed_turns": row.failed_turns}
-    link.run("break_schedule", **seen, pause_s=pause_s, error=told, broken=broken)
+    link.run("break_schedule", name=row.name, seen=row.seen, pause_s=pause_s, error=told, broken=broken)
 
 
 def _told(error: Exception) -> str:

@@ -6,7 +6,7 @@
 SELECT s.name, s.kind, s.tenant, s.version, s.queue, s.payload::text AS payload_text, encode(s.payload_digest, 'hex') AS digest, s.rule, s.time_zone,
   s.priority, s.missed, s.missed_limit, s.grace_s, s.jitter_s, s.starts_at, s.ends_at, s.subject, s.supersedes, s.limit_group, s.limit_key, s.limit_max, s.limit_rule,
   coalesce(s.starts_at, s.created_at) AS anchor_at, s.after_at,
-  s.failed_turns, s.revision, c.now, set_config('lock_timeout', CAST(CAST(:wait_ms AS integer) AS text), true) AS bounded
+  s.failed_turns, s.xmin::text AS seen, c.now, set_config('lock_timeout', CAST(CAST(:wait_ms AS integer) AS text), true) AS bounded
 FROM {schema}.schedules AS s CROSS JOIN (SELECT {schema}.clock() AS now) AS c
 WHERE NOT s.paused AND s.disabled_at IS NULL AND s.wake_at <= c.now
 ORDER BY s.wake_at, s.name LIMIT 1 FOR UPDATE OF s SKIP LOCKED

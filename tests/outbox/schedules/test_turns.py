@@ -462,18 +462,47 @@ def test_many_schedules_on_one_lock_cost_a_look_one_wait(plan: Any, database: Da
 
 
 def test_what_was_changed_in_between_is_not_broken(plan: Any, database: Database) -> None:
-    """A relay that failed with a schedule's old terms leaves the new ones alone, and so does one that failed late."""
+    """A relay that failed with a schedule's old terms leaves the new ones alone, and so does one that failed
+    late: after another one's turn, whether that went well or not.
+    """
     plan.at("2026-05-01T12:00:00+00:00")
     plan.add()
     link = database.link()
-    seen = {"name": "nightly", "revision": 1, "failed_turns": 0}
-    told = {"pause_s": 60.0, "error": "it failed", "broken": True}
-    assert link.run("break_schedule", **seen | {"revision": 0}, **told) == []
-    assert link.run("break_schedule", **seen | {"failed_turns": 1}, **told) == []
+    told = {"name": "nightly", "pause_s": 60.0, "error": "it failed", "broken": True}
+    version = "SELECT xmin::text FROM {s}.schedules"
+    before = database.value(version)
+    with database.engine().begin() as connection:
+        change_schedule(connection, Schedule(name="nightly", payload=Report(), cron="*/2 * * * *"), **SAID)
+    assert link.run("break_schedule", seen=before, **told) == []
+    before = database.value(version)
+    plan.turns()
+    assert link.run("break_schedule", seen=before, **told) == []
     assert plan.row()["broken_at"] is None
-    assert len(link.run("break_schedule", **seen, **told)) == 1
-    assert link.run("break_schedule", **seen, **told) == []
+    before = database.value(version)
+    assert len(link.run("break_schedule", seen=before, **told)) == 1
+    assert link.run("break_schedule", seen=before, **told) == []
     assert plan.row()["failed_turns"] == 1
+
+
+def test_what_catches_up_keeps_none_from_its_turn_in_time(plan: Any, database: Database) -> None:
+    """After an outage, each turn of a schedule that makes all it has missed comes behind whatever is due by then."""
+    plan.at("2026-05-01T12:00:00+00:00")
+    plan.add("behind", every=1, missed="all", missed_limit=10_000)
+    plan.add("in-time", missed="skip")
+    plan.turns()
+    plan.at("2026-05-01T12:19:30+00:00")
+    link = database.link()
+    names = []
+    for _ in range(4):
+        turn = take_turn(link)
+        assert turn is not None
+        names.append(turn.name)
+        database.clock.advance(1)
+    assert sorted(names[:2]) == ["behind", "in-time"]
+    assert names[2:] == ["behind", "behind"]
+    plan.at("2026-05-01T12:20:01+00:00")
+    found = [turn for turn in (take_turn(link), take_turn(link)) if turn is not None and turn.name == "in-time"]
+    assert [turn.made for turn in found] == [1]
 
 
 def test_a_change_after_the_clock_went_back_makes_nothing_twice(plan: Any, database: Database) -> None:
