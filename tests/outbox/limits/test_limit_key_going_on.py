@@ -236,6 +236,7 @@ def test_looks_at_a_key_let_none_pass_the_first_of_an_order(database: Database, 
     running = take(link, _come(database, link, Pair, 2))
     (alone,) = submit(database, payloads=of(OrderedShared, 1))
     assert go(link) == []
+    database.clock.advance(1)
     submit(database, payloads=of(Pair, 3))
     assert go(link) == []
     database.clock.advance(1)
