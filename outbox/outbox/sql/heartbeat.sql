@@ -12,7 +12,6 @@ WITH named AS MATERIALIZED (
 ), mine AS MATERIALIZED (
   SELECT o.job_id, b.lease_s, b.marker FROM {schema}.outbox AS o JOIN named AS b ON b.job_id = o.job_id AND b.token = o.lease_token
   WHERE o.job_id = ANY (CAST(:job_ids AS uuid[])) AND coalesce(o.phase = 'leased', false)
-    AND {extendable}
   ORDER BY o.job_id FOR NO KEY UPDATE OF o SKIP LOCKED
 ), given AS MATERIALIZED (
   SELECT array_agg(m.job_id) AS ids, array_agg(m.lease_s) AS leases_s, array_agg(m.marker) AS markers FROM mine AS m
@@ -20,8 +19,10 @@ WITH named AS MATERIALIZED (
   UPDATE {schema}.outbox AS o
   SET lease_expires_at = (SELECT {schema}.clock() + make_interval(secs => g.leases_s[array_position(g.ids, o.job_id)]) FROM given AS g),
     progress = coalesce((SELECT g.markers[array_position(g.ids, o.job_id)] FROM given AS g), o.progress)
-  -- Asked again now that the row is held: it may have expired before, and its slot have been given away.
-  WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m)) AND {extendable}
+  WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m))
+    -- Asked only now that the row is held: the slot of one that has expired may have been given to another one until then.
+    AND CASE WHEN o.lease_expires_at > {schema}.clock() THEN true
+      ELSE o.limit_key IS NULL AND NOT coalesce((SELECT q.governed FROM {schema}.queue_limits AS q WHERE q.name = o.queue), false) END
   RETURNING o.job_id, o.lease_token
 )
 SELECT b.job_id, t.job_id IS NOT NULL AS extended,
