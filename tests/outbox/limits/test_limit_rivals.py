@@ -174,9 +174,7 @@ _BEATS_THAT_WAIT = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'tes
 
 
 def test_a_beat_that_was_held_up_keeps_the_slot_that_it_extends(database: Database, link: Link) -> None:
-    """It asks for the time once it holds the lease, so that nobody has the slot by the time it writes, however long that
-    takes.
-    """
+    """It asks for the time once it holds the lease: however long it takes to write, nobody has the slot by then."""
     limit(database, max_running=1)
     jobs = submit(database, 2)
     (mine,) = take(link, ids(link))
