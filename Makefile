@@ -128,7 +128,7 @@ scale: $(READY) ## Read a million ended jobs, claim beside their purge, release 
 	@PYTHONPATH=tests $(BIN)/python -m scale $(SCALE_ARGS)
 
 .PHONY: fairness
-fairness: $(READY) ## Measure waits, shares and limits on real servers against their bounds (six minutes)
+fairness: $(READY) ## Measure waits, shares and limits on real servers against their bounds (eight minutes)
 	@PYTHONPATH=tests $(BIN)/python -m fairness $(FAIRNESS_ARGS)
 
 .PHONY: rehearse
