@@ -112,19 +112,19 @@ class KeyedLives(TwoSessions, RuleBasedStateMachine):
         priority=st.sampled_from([-100, 0, 0, 100]),
         delay=st.sampled_from([0, 0, 0, 20]),
         deadline=st.sampled_from([None, None, 30, 90]),
-        supersedes=st.booleans(),
+        supersedes=st.sampled_from([False, False, True, "earliest", "latest"]),
         leave_open=st.booleans(),
     )
     def submit(
         self, which: int, on: int, number: int, tenant: str, priority: int, delay: int, deadline: int | None,
-        supersedes: bool, leave_open: bool,
+        supersedes: Any, leave_open: bool,
     ) -> None:  # fmt: skip
         """Write one job or several, on one of two keys."""
         options: dict[str, Any] = {"tenant": tenant, "priority": priority, "run_at": self.soon(delay)}
         if deadline is not None:
             options["deadline"] = self.soon(delay + deadline)
         if CLASSES[which] is Subjected and on and supersedes:
-            options["supersedes"] = True
+            options["supersedes"] = supersedes
 
         def act(connection: sa.Connection) -> None:
             refs = enqueue_many(connection, [self.payload(which, on) for _ in range(number)], **options)

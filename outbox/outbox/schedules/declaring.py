@@ -8,8 +8,8 @@ from typing import Any
 
 from outbox.schedules.contents import Content, content_of, whole
 from outbox.schedules.expressions import check_expression
-from outbox.schedules.planning import Missed, comes_between
-from outbox.schedules.rules import every_text, parse_rule
+from outbox.schedules.planning import Missed, comes_between, shortest_gap_s
+from outbox.schedules.rules import Rule, every_text, parse_rule
 from outbox_schemas import Payload, ScheduleRefused
 from outbox_schemas.names import check_flag, check_instant, check_name, check_priority, check_tenant
 
@@ -17,6 +17,8 @@ __all__ = ["PLANNED_BY", "Declared", "Schedule", "checked", "declared", "rule_of
 
 LONGEST_SPAN_S = 86_400
 MOST_MADE_UP = 10_000
+# In which the gaps of a rule are measured that has no start.
+_A_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,10 @@ class Schedule:
         missed: what becomes of those that came while no relay ran: "skip", "latest" (the last is made up for) or "all".
         missed_limit: so many at most, with "all": the last ones.
         grace: an occurrence that is seen to within this time is not missed; up to a day.
-        jitter: each job starts up to so much later, always the same for an occurrence; up to a day.
-        supersedes: whether each job ends those of its subject that still wait, as in `enqueue`.
+        jitter: each job starts up to so much later, always the same for an occurrence; up to a day, and with
+            `supersedes` less than there is between two occurrences.
+        supersedes: whether each job ends those of its subject that still wait, and goes on with their time and place,
+            as in `enqueue` with "earliest".
         starts_at, ends_at: aware datetimes; no occurrence is before the one or after the other.
 
     Raises:
@@ -142,6 +146,9 @@ def declared(
     rule = parse_rule(text, time_zone, start or datetime(1970, 1, 1, tzinfo=UTC))
     if start is not None and end is not None and not comes_between(rule, start, end):
         raise ScheduleRefused("ends_at", "is before the first occurrence from starts_at on; nothing would ever come")
+    jitter_s = _seconds("jitter", jitter)
+    if supersedes and jitter_s:
+        _check_jitter(jitter_s, rule, start or _A_YEAR)
     return Declared(
         check_name("name", name),
         content.kind,
@@ -156,7 +163,7 @@ def declared(
         _missed(missed),
         whole("missed_limit", missed_limit, 1, MOST_MADE_UP),
         _seconds("grace", grace),
-        _seconds("jitter", jitter),
+        jitter_s,
         start,
         end,
         content.subject or None,
@@ -204,6 +211,16 @@ def _supersedes(value: bool, content: Content) -> bool:
             "supersedes", f"needs a subject, what each job is about: subject_key() of the payload for {content.kind}"
         )
     return bool(value)
+
+
+def _check_jitter(jitter_s: int, rule: Rule, start: datetime) -> None:
+    gap_s = shortest_gap_s(rule, start)
+    if gap_s is not None and jitter_s >= gap_s:
+        raise ScheduleRefused(
+            "jitter",
+            f"of {jitter_s} s is not below the {gap_s} s between two occurrences: with supersedes the next one would "
+            f"end one before it may start; give {gap_s - 1} s at most, or leave out supersedes",
+        )
 
 
 def _seconds(field: str, value: timedelta | int) -> int:

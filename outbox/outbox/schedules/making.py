@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,8 +10,8 @@ from outbox.database.ids import new_id
 from outbox.database.link import Link
 from outbox.database.statements import Statements
 from outbox.schedules.contents import read_digest
-from outbox.submitting.coalescing import BY_WRITER, write_coalescing
-from outbox.submitting.coalescing_terms import MOST, read_told
+from outbox.submitting.coalescing import end_superseded, write_coalescing
+from outbox.submitting.coalescing_terms import MOST, When, read_told
 from outbox.submitting.fullness import UNBOUNDED
 from outbox.submitting.job_writing import Call, write_one
 from outbox.submitting.submission import Options, Submission, job_text
@@ -25,7 +24,7 @@ __all__ = ["limit_of", "make_now", "make_occurrence", "submission_of_occurrence"
 
 def make_occurrence(link: Link, row: Any, key: str, options: Options) -> None:
     """Write the job of an occurrence, in the link's transaction. One that has its key already is that job, and ends no
-    other.
+    other. One that ends others has the earliest of their times and its own, and in an order of its key their place.
 
     Raises:
         NameRefused: a name in the row is out of bounds, or more than a thousand jobs would be superseded.
@@ -39,7 +38,9 @@ def make_occurrence(link: Link, row: Any, key: str, options: Options) -> None:
     told = link.run("enqueue_subjects", **asked, subjects=one.subject, supersedes=row.supersedes, most=MOST)
     _, held = read_told(told[0][0])
     if held:
-        link.run("supersede", jobs=json.dumps(held), **BY_WRITER)
+        # By its own time it would stand behind all that has come since, and be ended there by the next one: where they
+        # come faster than the line moves, none would ever run.
+        link.run("supersede", **end_superseded(held, When.EARLIEST))
 
 
 def make_now(connection: sa.Connection, statements: Statements, row: Any, key: str, options: Options) -> JobRef:
@@ -47,7 +48,7 @@ def make_now(connection: sa.Connection, statements: Statements, row: Any, key: s
     one = submission_of_occurrence(row, key)
     if not row.supersedes:
         return write_one(connection, one, options, statements)
-    (ref,) = write_coalescing(Call(connection, statements, options, UNBOUNDED), [one], True, None)
+    (ref,) = write_coalescing(Call(connection, statements, options, UNBOUNDED), [one], "earliest", None)
     return ref
 
 

@@ -10,11 +10,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 
 from outbox.schedules.rules import Rule
 
-__all__ = ["MOST_AT_ONCE", "Missed", "Planned", "Terms", "comes_between", "delay_s", "next_after", "plan", "upcoming"]
+__all__ = [
+    "MOST_AT_ONCE",
+    "Missed",
+    "Planned",
+    "Terms",
+    "comes_between",
+    "delay_s",
+    "next_after",
+    "plan",
+    "shortest_gap_s",
+    "upcoming",
+]
 
 MOST_AT_ONCE = 100
 """So many jobs are made in one turn, which is one transaction; what is left has the next turn."""
@@ -67,6 +78,9 @@ class Planned:
 
 
 _NEVER = 1 << 40
+# How far a rule is looked through for its shortest gap: a year with all its clock changes, or a day of minutes.
+_GAPS_WITHIN = timedelta(days=400)
+_GAPS_MOST = 2000
 
 
 def plan(terms: Terms, after: datetime, now: datetime, most: int = MOST_AT_ONCE) -> Planned:
@@ -100,6 +114,15 @@ def upcoming(terms: Terms, after: datetime, count: int) -> list[datetime]:
 def comes_between(rule: Rule, start: datetime, end: datetime) -> bool:
     """Tell whether a rule has an occurrence from one instant to the other, both included."""
     return bool(upcoming(Terms(rule, Missed.LATEST, 1, 0, start, end), start - timedelta(seconds=1), 1))
+
+
+def shortest_gap_s(rule: Rule, start: datetime) -> int | None:
+    """Return the seconds between the two occurrences of a rule that follow each other soonest, of the first 2,000
+    within 400 days after an instant; None: there are not two.
+    """
+    first = int(start.timestamp())
+    found = _between(rule, first - 1, first + int(_GAPS_WITHIN.total_seconds()), _GAPS_MOST)
+    return min((after - before for before, after in pairwise(found)), default=None)
 
 
 def delay_s(name: str, at: datetime, jitter_s: int) -> int:

@@ -23,7 +23,6 @@ from outbox.submitting.coalescing_terms import (
     check_level,
     check_number,
     check_terms,
-    time_taken,
 )
 from outbox.submitting.job_writing import Call, look_again, write_some
 from outbox.submitting.side_lookup import Holder
@@ -31,10 +30,9 @@ from outbox.submitting.submission import BETWEEN_VALUES, Submission, has_same_ar
 from outbox_schemas import JobRef, JobState, LogicalKeyConflict, SubmissionUnresolved
 from outbox_schemas.states import job_state
 
-__all__ = ["BY_WRITER", "write_coalescing"]
+__all__ = ["end_superseded", "write_coalescing"]
 
-BY_WRITER = {"actor": "writer", "reason": "superseded by job"}
-"""Who ends a job in whose place a newer one has come, and why, as its row tells it."""
+_REASON = "superseded by job"
 _TRIES = 5
 _RUN_AT = 2  # its place among the options
 
@@ -59,9 +57,7 @@ def _supersede(call: Call, ordered: Sequence[Submission], when: When | None) -> 
     call.supersedes = True
     with _all_or_none(call, ordered):
         refs = write_some(call, ordered)
-        ended = _end_held(call)
-        if when is not None:
-            _take_times(call, ordered, ended, when)
+        ended = _end_held(call, when)
     gone = {_id(row.job_id) for row in ended}
     by_newer: dict[UUID, list[UUID]] = {}
     for row in ended:
@@ -107,21 +103,18 @@ def _replace_waiting(call: Call, ordered: Sequence[Submission], when: When) -> l
     raise SubmissionUnresolved("the job that has one of these keys changes again and again; retry the transaction")
 
 
-def _end_held(call: Call) -> list[Any]:
+def end_superseded(held: Sequence[tuple[str, str]], when: When | None) -> dict[str, Any]:
+    """Return the parameters of the statement that ends held jobs, each with its newer one. That takes over the earlier,
+    or later, of both times; None: it has its own.
+    """
+    takes = "" if when is None else when.value
+    return {"jobs": json.dumps(held), "takes": takes, "aside_at": ASIDE, "actor": "writer", "reason": _REASON}
+
+
+def _end_held(call: Call, when: When | None) -> list[Any]:
     if not call.held:
         return []
-    parameters = {"jobs": json.dumps(call.held)} | BY_WRITER
-    return call.statements.run_within(call.connection, "supersede", parameters)
-
-
-def _take_times(call: Call, ordered: Sequence[Submission], ended: Sequence[Any], when: When) -> None:
-    jobs = []
-    for one in ordered:
-        taken = time_taken(when, [row.run_at for row in ended if _id(row.newer) == one.id], ASIDE)
-        if taken is not None:
-            jobs.append({"job_id": str(one.id), "digest": one.digest, "run_at": taken.isoformat()})
-    if jobs:
-        _replace(call, jobs, when)
+    return call.statements.run_within(call.connection, "supersede", end_superseded(call.held, when))
 
 
 def _replace(call: Call, jobs: Sequence[dict[str, Any]], when: When) -> dict[UUID, JobRef]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
@@ -24,7 +23,6 @@ __all__ = [
     "check_number",
     "check_terms",
     "read_told",
-    "time_taken",
 ]
 
 Replace = Literal["earliest", "latest"]
@@ -111,11 +109,3 @@ def read_told(answer: str | None) -> Told:
             "(`outbox jobs cancel`), or submit without it",
         )
     return Told(told["written"], [(old, new) for old, new in told["held"]])
-
-
-def time_taken(when: When, times: Sequence[datetime], before: datetime) -> datetime | None:
-    """Return the time that a job takes over from those it supersedes; None: none of them has one before `before`."""
-    known = [time for time in times if time < before]
-    if not known:
-        return None
-    return min(known) if when is When.EARLIEST else max(known)

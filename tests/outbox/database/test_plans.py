@@ -64,13 +64,15 @@ def parameters_for(database: Database, statement: str, count: int) -> dict[str, 
         "replace": "owed",
     }
     phase = phases.get(statement, "leased")
-    rows = database.rows(f"SELECT job_id, lease_token FROM {{s}}.outbox WHERE phase = '{phase}' LIMIT %s", count)
+    query = f"SELECT job_id, lease_token FROM {{s}}.outbox WHERE phase = '{phase}' LIMIT %s"
+    *rows, newer = database.rows(query, count + 1)
     jobs: list[Any] = [{"job_id": str(row[0]), "after": None, "digest": "00", "payload": "{}"} for row in rows]
     text: dict[str, Any] = dict.fromkeys(
         ("error_classes", "error_codes", "error_messages", "tracebacks"), ["x"] * len(rows)
     )
     return text | {
-        "jobs": json.dumps([[str(row[0])] * 2 for row in rows] if statement == "supersede" else jobs),
+        "jobs": json.dumps([[str(row[0]), str(newer[0])] for row in rows] if statement == "supersede" else jobs),
+        "takes": "earliest",
         "latest": True, "aside_at": HELD,
         "job_ids": [row[0] for row in rows], "tokens": [row[1] or uuid4() for row in rows], "queue": "notes",
         "batch": count, "overdue_s": 0, "blameless": False, "rehint_after_s": 10, "rehint_max_s": 300,

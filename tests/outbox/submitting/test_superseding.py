@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import sqlalchemy as sa
@@ -48,6 +48,19 @@ HOSTILE = [
     "[]",
     "\N{FIRE}",
 ]
+
+
+class KeyedEdit(Edit):
+    """One of a key whose jobs run in order."""
+
+    limit_group: ClassVar[str | None] = "test"
+    ordered: ClassVar[bool] = True
+
+    on: str = "a key"
+
+    def limit_key(self) -> str | None:
+        """Return the key as given."""
+        return self.on
 
 
 def test_the_newer_job_ends_those_that_wait(database: Database, link: Link) -> None:
@@ -235,6 +248,20 @@ def test_a_newer_job_may_take_over_the_time(database: Database) -> None:
         place = database.value("SELECT order_key FROM {s}.outbox WHERE job_id = %s", newer.id)
         assert place == view.run_at - timedelta(minutes=7)
         assert len(newer.superseded) == 2 + (word != times[0][0])
+
+
+@pytest.mark.parametrize(("word", "first"), [(True, False), ("latest", False), ("earliest", True)])
+def test_the_earliest_takes_over_the_place_in_an_order(database: Database, word: Any, first: bool) -> None:
+    """Of an ordered key that both share: before all that has come since. One of another key stays where it came."""
+    write(database, KeyedEdit(key="old", on="another"))
+    write(database, KeyedEdit(key="0", about="0"))
+    write(database, KeyedEdit(key="old too"))
+    write(database, KeyedEdit(key="between", about="else"))
+    (newer,) = write(database, KeyedEdit(key="newer"), supersedes=word)
+    assert len(newer.superseded) == 2
+    both = "{s}.jobs AS j JOIN {s}.outbox AS o ON (o.job_id, o.limit_place) = (j.id, j.limit_place)"
+    found = [key for (key,) in database.rows(f"SELECT j.logical_key FROM {both} ORDER BY o.limit_place")]
+    assert found == (["0", "newer", "between"] if first else ["0", "between", "newer"])
 
 
 def test_a_job_whose_effect_is_open_goes_on(database: Database, link: Link) -> None:
