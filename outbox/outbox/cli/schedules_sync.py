@@ -80,3 +80,4 @@ def _lines(done: Synced) -> Iterator[str]:
     yield from (f"enabled    {name}" for name in done.enabled)
     yield from (f"disabled   {name}" for name in done.disabled)
     yield f"unchanged  {len(done.unchanged)}"
+    yield from (f"warning: {name} made nothing of what had come: {reason}" for name, reason in done.broken.items())

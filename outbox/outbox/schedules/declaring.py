@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from outbox.schedules.rules import Rule, every_text, parse_rule
 from outbox_schemas import Payload, ScheduleRefused
 from outbox_schemas.names import check_flag, check_instant, check_name, check_priority, check_tenant
 
-__all__ = ["PLANNED_BY", "Declared", "Schedule", "checked", "declared", "rule_of"]
+__all__ = ["Declared", "Schedule", "checked", "declared", "rule_of"]
 
 LONGEST_SPAN_S = 86_400
 MOST_MADE_UP = 10_000
@@ -105,9 +106,15 @@ class Declared:
         changed = [name for name in mine if name != "payload" and mine[name] != getattr(row, name)]
         return ["payload" if name == "digest" else name for name in changed]
 
+    def plans_anew(self, changes: Collection[str]) -> bool:
+        """Tell whether a change of these terms makes another plan. An interval is real time in any zone: with another
+        one it goes on as it was.
+        """
+        planned_by = _PLANNED_BY - {"time_zone"} if self.rule.startswith("every") else _PLANNED_BY
+        return not planned_by.isdisjoint(changes)
 
-PLANNED_BY = frozenset({"rule", "time_zone", "starts_at", "ends_at"})
-"""A change of one of these makes another plan."""
+
+_PLANNED_BY = frozenset({"rule", "time_zone", "starts_at", "ends_at"})
 
 
 def checked(schedule: Schedule) -> Declared:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from outbox.database.ids import new_id
-from outbox.database.link import Link
 from outbox.database.statements import Statements
 from outbox.schedules.contents import read_digest
 from outbox.submitting.coalescing import end_superseded, write_coalescing
@@ -19,11 +19,14 @@ from outbox_schemas import JobRef
 from outbox_schemas.limit_keys import KeyLimit, given_limit
 from outbox_schemas.names import check_key, check_name
 
-__all__ = ["limit_of", "make_now", "make_occurrence", "submission_of_occurrence"]
+__all__ = ["Run", "limit_of", "make_now", "make_occurrence", "submission_of_occurrence"]
+
+Run: TypeAlias = Callable[..., list[Any]]
+"""Runs a statement by its name, with its parameters, in the transaction of a turn, and returns its rows."""
 
 
-def make_occurrence(link: Link, row: Any, key: str, options: Options) -> None:
-    """Write the job of an occurrence, in the link's transaction. One that has its key already is that job, and ends no
+def make_occurrence(run: Run, row: Any, key: str, options: Options) -> None:
+    """Write the job of an occurrence, in the turn's transaction. One that has its key already is that job, and ends no
     other. One that ends others has the earliest of their times and its own, and in an order of its key their place.
 
     Raises:
@@ -33,14 +36,14 @@ def make_occurrence(link: Link, row: Any, key: str, options: Options) -> None:
     one = submission_of_occurrence(row, key)
     asked = {"jobs": job_text(one, options), "bounded": UNBOUNDED}
     if not one.subject:
-        link.run("enqueue_one" if one.limit is None else "enqueue_keyed", **asked)
+        run("enqueue_one" if one.limit is None else "enqueue_keyed", **asked)
         return
-    told = link.run("enqueue_subjects", **asked, subjects=one.subject, supersedes=row.supersedes, most=MOST)
+    told = run("enqueue_subjects", **asked, subjects=one.subject, supersedes=row.supersedes, most=MOST)
     _, held = read_told(told[0][0])
     if held:
         # By its own time it would stand behind all that has come since, and be ended there by the next one: where they
         # come faster than the line moves, none would ever run.
-        link.run("supersede", **end_superseded(held, When.EARLIEST))
+        run("supersede", **end_superseded(held, When.EARLIEST))
 
 
 def make_now(connection: sa.Connection, statements: Statements, row: Any, key: str, options: Options) -> JobRef:

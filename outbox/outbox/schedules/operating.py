@@ -11,9 +11,11 @@ import sqlalchemy as sa
 
 from outbox.database.statements import Statements, statements_for
 from outbox.database.targets import AsyncTarget, Target, awaitable, refusing_at_once, schema_of, writable
-from outbox.schedules.declaring import PLANNED_BY, Declared, Schedule, checked
+from outbox.schedules.declaring import Declared, Schedule, checked
+from outbox.schedules.last_turns import last_turn, turn_told
 from outbox.schedules.looking import get_schedule
 from outbox.schedules.making import make_now
+from outbox.schedules.turns import Turn
 from outbox.schedules.views import ScheduleView
 from outbox.submitting.submission import Options
 from outbox.texts.actors import check_actor
@@ -59,8 +61,8 @@ def change_schedule(
 ) -> list[str]:
     """Give a schedule of a person's other terms, audited, and return the names of those that have changed.
 
-    With another rule, zone, start or end it goes on with what comes after this moment; with other terms alone where it
-    stands.
+    With another rule, zone, start or end it goes on with what comes after this moment; what had come before, and no
+    relay has seen to, has its turn first, by the terms that it had. With other terms alone it goes on where it stands.
 
     Raises:
         ScheduleNotFound: there is none of this name.
@@ -74,14 +76,16 @@ def change_schedule(
         raise ScheduleRefused("name", f"{terms.name!r} is declared by {row.source!r}; change it there")
     changes = terms.changes(row)
     if changes:
-        change(connection, statements, terms, row.source, changes)
-        Audit(connection, statements, by, reason).write("change", terms.name, {"changed": changes} | told(terms))
+        turn = change(connection, statements, terms, row, changes)
+        detail = {"changed": changes} | told(terms) | turn_told(turn)
+        Audit(connection, statements, by, reason).write("change", terms.name, detail)
     return changes
 
 
 def pause_schedule(target: Target, name: str, *, by: str, reason: str, schema: str | None = None) -> bool:
     """Pause a schedule, audited; False: it was paused already. What would come meanwhile is not made up for. A turn
-    that is under way is waited for. Raises `ScheduleNotFound`, `NameRefused`.
+    that is under way is waited for; what has come, and no relay has seen to, has its turn first. Raises
+    `ScheduleNotFound`, `NameRefused`.
     """
     return _steer(target, name, "pause", by=by, reason=reason, schema=schema)
 
@@ -157,10 +161,26 @@ def put(connection: sa.Connection, statements: Statements, terms: Declared, sour
     return bool(statements.run_within(connection, "add_schedule", terms.parameters() | {"source": source}))
 
 
-def change(connection: sa.Connection, statements: Statements, terms: Declared, source: str, changes: list[str]) -> None:
-    """Give a schedule that this transaction holds other terms; without any it is only enabled again."""
-    anew = not changes or bool(PLANNED_BY & {*changes})
-    statements.run_within(connection, "change_schedule", terms.parameters() | {"source": source, "anew": anew})
+def change(
+    connection: sa.Connection, statements: Statements, terms: Declared, row: Any, changes: list[str]
+) -> Turn | None:
+    """Give a schedule that this transaction holds other terms; without any it is only enabled again. Return the turn
+    that it had first by a plan which ends with that; None: its plan goes on. Raises as `last_turn`.
+    """
+    anew = not changes or terms.plans_anew(changes)
+    turn = last_turn(connection, statements, row) if anew else None
+    asked = terms.parameters() | {"source": row.source, "since": row.now if anew else None}
+    statements.run_within(connection, "change_schedule", asked)
+    return turn
+
+
+def steer(connection: sa.Connection, statements: Statements, row: Any, action: str) -> Turn | None:
+    """Pause, disable or resume a schedule that this transaction holds. Return the turn that it had before it was paused
+    or disabled; None: it is resumed. Raises as `last_turn`.
+    """
+    turn = None if action == "resume" else last_turn(connection, statements, row)
+    statements.run_within(connection, "steer_schedule", {"name": row.name, "action": action, "since": row.now})
+    return turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +211,8 @@ def _steer(target: Target, name: str, action: str, *, by: str, reason: str, sche
     row = held(connection, statements, name)
     if row.paused == (action == "pause"):
         return False
-    statements.run_within(connection, "steer_schedule", {"name": name, "action": action})
-    Audit(connection, statements, by, reason).write(action, name)
+    turn = steer(connection, statements, row, action)
+    Audit(connection, statements, by, reason).write(action, name, turn_told(turn))
     return True
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "delay_s",
     "next_after",
     "plan",
+    "plan_last",
     "shortest_gap_s",
     "upcoming",
 ]
@@ -87,10 +88,7 @@ def plan(terms: Terms, after: datetime, now: datetime, most: int = MOST_AT_ONCE)
     """Return what a turn does at `now`. An instant that lies behind the place, since the clock was put back, is passed
     over: it has been seen to.
     """
-    first, last = terms.bounds()
-    begin = max(int(after.timestamp()), first)
-    end = min(int(now.timestamp()), last)
-    late_until = min(max(begin, int(now.timestamp()) - terms.grace_s - 1), end)
+    begin, late_until, end = _window(terms, after, now)
     in_time = _between(terms.rule, max(begin, late_until), end, most)
     late = _late(terms, begin, late_until, in_time) if late_until > begin else []
     missed = terms.rule.count(begin, late_until) - len(late) if late_until > begin else 0
@@ -98,6 +96,21 @@ def plan(terms: Terms, after: datetime, now: datetime, most: int = MOST_AT_ONCE)
     place = make[-1] if len(late) + len(in_time) >= most else max(int(now.timestamp()), int(after.timestamp()))
     found = next_after(terms, _instant(place))
     return Planned([_instant(made) for made in make], missed, _instant(place), found)
+
+
+def plan_last(terms: Terms, after: datetime, now: datetime, most: int) -> Planned:
+    """Return the turn at `now` after which a plan ends: as `plan`, but nothing is left for another one. Of more than
+    `most` the last are made, and the others passed over.
+    """
+    begin, late_until, end = _window(terms, after, now)
+    make: list[int] = []
+    missed = 0
+    if end > begin:
+        in_time = terms.rule.newest(late_until, end, most)
+        make = (_late(terms, begin, late_until, in_time) + in_time)[-most:]
+        missed = max(0, terms.rule.count(begin, end) - len(make))
+    place = _instant(max(int(now.timestamp()), int(after.timestamp())))
+    return Planned([_instant(made) for made in make], missed, place, next_after(terms, place))
 
 
 def next_after(terms: Terms, after: datetime) -> datetime | None:
@@ -129,6 +142,14 @@ def delay_s(name: str, at: datetime, jitter_s: int) -> int:
     """Return by how many seconds an occurrence's start is put off: always the same for it, from 0 to `jitter_s`."""
     text = f"{name}@{int(at.timestamp())}".encode()
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big") % (jitter_s + 1)
+
+
+def _window(terms: Terms, after: datetime, now: datetime) -> tuple[int, int, int]:
+    """Return after which instant a turn looks, up to which one it is late, and up to which it looks."""
+    first, last = terms.bounds()
+    begin = max(int(after.timestamp()), first)
+    end = min(int(now.timestamp()), last)
+    return begin, min(max(begin, int(now.timestamp()) - terms.grace_s - 1), end), end
 
 
 def _late(terms: Terms, begin: int, until: int, in_time: list[int]) -> list[int]:

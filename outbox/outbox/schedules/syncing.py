@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from outbox.database.statements import Statements, statements_for
 from outbox.database.targets import AsyncTarget, Target, awaitable, refusing_at_once, schema_of, writable
 from outbox.schedules.declaring import Declared, Schedule, checked
-from outbox.schedules.operating import OPERATOR, Audit, change, held, put, told
+from outbox.schedules.last_turns import turn_told
+from outbox.schedules.operating import OPERATOR, Audit, change, held, put, steer, told
+from outbox.schedules.turns import Turn
 from outbox.texts.actors import check_actor
 from outbox_schemas import ScheduleNotFound, ScheduleRefused
 from outbox_schemas.names import check_flag, check_name
@@ -28,7 +30,8 @@ _FRESH = "read committed"
 @dataclass(frozen=True, slots=True)
 class Synced:
     """What a sync has done, or would do: the names of the schedules that were added, changed (with the names of their
-    terms), enabled again, disabled, and left alone.
+    terms), enabled again, disabled, and left alone. Of those that were changed or disabled, `broken`: which could not
+    have the turn first that was due, with the reason; what had come of them is passed over.
     """
 
     added: list[str] = field(default_factory=list)
@@ -36,6 +39,7 @@ class Synced:
     enabled: list[str] = field(default_factory=list)
     disabled: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)
 
 
 def sync_schedules(
@@ -51,7 +55,8 @@ def sync_schedules(
     """Make the stored schedules of one source agree with those that are declared, in the caller's transaction.
 
     New ones are added, others are changed, and those that are not declared any more are disabled; they keep their
-    counts, and are enabled again when they are declared again. Pauses are people's, and stay. Each change is audited.
+    counts, and are enabled again when they are declared again. One that is disabled, or gets another plan, has its turn
+    first, if that is due: jobs are made of what had come. Pauses are people's, and stay. Each change is audited.
     Any number of processes may do it at once; the last declaration stands.
 
     Args:
@@ -136,23 +141,30 @@ class _Sync:
             raise ScheduleRefused("name", f"{terms.name!r} belongs to the source {row.source!r}; choose another name")
         changes = terms.changes(row)
         if row.disabled_at is not None:
-            change(self._connection, self._statements, terms, self._source, [])
+            self._change(terms, row, [])
             self._done.enabled.append(terms.name)
             self._audit("enable", terms.name, {"changed": changes} | told(terms))
         elif changes:
-            change(self._connection, self._statements, terms, self._source, changes)
+            turn = self._change(terms, row, changes)
             self._done.changed[terms.name] = changes
-            self._audit("change", terms.name, {"changed": changes} | told(terms))
+            self._audit("change", terms.name, {"changed": changes} | told(terms) | turn_told(turn))
         else:
             self._done.unchanged.append(terms.name)
+
+    def _change(self, terms: Declared, row: Any, changes: list[str]) -> Turn | None:
+        return self._noted(change(self._connection, self._statements, terms, row, changes))
 
     def _disable(self, name: str) -> None:
         row = self._held(name)
         if row is not None and row.disabled_at is None and row.source == self._source:
-            steer = {"name": name, "action": "disable"}
-            self._statements.run_within(self._connection, "steer_schedule", steer)
+            turn = self._noted(steer(self._connection, self._statements, row, "disable"))
             self._done.disabled.append(name)
-            self._audit("disable", name, {})
+            self._audit("disable", name, turn_told(turn))
+
+    def _noted(self, turn: Turn | None) -> Turn | None:
+        if turn is not None and turn.error is not None:
+            self._done.broken[turn.name] = turn.error
+        return turn
 
     def _held(self, name: str) -> Any:
         try:

@@ -8,20 +8,17 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from outbox.database.link import Link, is_connection_trouble, is_transient
 from outbox.database.trouble import Fault, fault_of, reason_of
 from outbox.processes.backoff import ceiling
-from outbox.schedules.making import make_occurrence
-from outbox.schedules.planning import Missed, Terms, delay_s, plan
-from outbox.schedules.rules import parse_rule
-from outbox.submitting.submission import Options
+from outbox.schedules.advancing import make_all, note, terms_of
+from outbox.schedules.planning import plan
 from outbox.texts.masking import masked_line
-from outbox_schemas import OutboxError, occurrence_key
+from outbox_schemas import OutboxError
 
-__all__ = ["Patience", "Turn", "take_turn"]
+__all__ = ["Patience", "Turn", "take_turn", "told"]
 
 # A broken schedule is looked at again after a minute, then after twice as long each time.
 _AGAIN_S = 60.0
@@ -95,51 +92,34 @@ def take_turn(
             return _held_up(link, row, error)
         if fault_of(error) is not Fault.UNKNOWN:
             raise
-        return _broken(link, row, _told(error), ceiling(row.failed_turns + 1, _AGAIN_S, _AGAIN_MAX_S))
+        return _broken(link, row, told(error), ceiling(row.failed_turns + 1, _AGAIN_S, _AGAIN_MAX_S))
 
 
 def _advance(link: Link, row: Any) -> Turn:
-    rule = parse_rule(row.rule, row.time_zone, row.anchor_at)
-    terms = Terms(rule, Missed(row.missed), row.missed_limit, row.grace_s, row.starts_at, row.ends_at)
-    planned = plan(terms, row.after_at or row.now, row.now)
-    for at in planned.make:
-        _make(link, row, at)
-    link.run(
-        "advance_schedule",
-        name=row.name,
-        after_at=planned.after,
-        next_at=planned.next_at,
-        last_at=planned.make[-1] if planned.make else None,
-        made=len(planned.make),
-        passed_over=planned.missed,
-    )
+    planned = plan(terms_of(row), row.after_at or row.now, row.now)
+    make_all(link.run, row, planned)
+    note(link.run, row, planned)
     return Turn(row.name, len(planned.make), planned.missed)
 
 
-def _make(link: Link, row: Any, at: datetime) -> None:
-    """Write the job of an occurrence. One that has its key already is that job, however it came to be."""
-    starts = at + timedelta(seconds=delay_s(row.name, at, row.jitter_s))
-    options = Options.of(tenant=row.tenant, priority=row.priority, run_at=starts)
-    make_occurrence(link, row, occurrence_key(row.name, at), options)
-
-
 def _held_up(link: Link, row: Any, error: Exception) -> Turn:
-    told = f"held up by another transaction: {_told(error)}"
+    reason = f"held up by another transaction: {told(error)}"
     pause_s = ceiling(row.failed_turns + 1, _HELD_S, _HELD_MAX_S)
     if row.failed_turns + 1 >= _HELD_TURNS:
-        return _broken(link, row, told, pause_s)
-    _put_off(link, row, told, pause_s, broken=False)
-    return Turn(row.name, held=told)
+        return _broken(link, row, reason, pause_s)
+    _put_off(link, row, reason, pause_s, broken=False)
+    return Turn(row.name, held=reason)
 
 
-def _broken(link: Link, row: Any, told: str, pause_s: float) -> Turn:
-    _put_off(link, row, told, pause_s, broken=True)
-    return Turn(row.name, error=told)
+def _broken(link: Link, row: Any, reason: str, pause_s: float) -> Turn:
+    _put_off(link, row, reason, pause_s, broken=True)
+    return Turn(row.name, error=reason)
 
 
-def _put_off(link: Link, row: Any, told: str, pause_s: float, *, broken: bool) -> None:
-    link.run("break_schedule", name=row.name, seen=row.seen, pause_s=pause_s, error=told, broken=broken)
+def _put_off(link: Link, row: Any, reason: str, pause_s: float, *, broken: bool) -> None:
+    link.run("break_schedule", name=row.name, seen=row.seen, pause_s=pause_s, error=reason, broken=broken)
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """Return why a schedule can't have its turn, in one line, as its row keeps it."""
     return masked_line(str(error) if isinstance(error, OutboxError) else reason_of(error), _ERROR_CHARACTERS)

@@ -63,9 +63,10 @@ DEAD = (
     "choose_redrive known_jobs first_of_redrive redrive advance_redrive redrive_payloads patch_redrive steer_redrive "
     "list_redrives list_redrive_items"
 )
-PLANNING = "next_schedule advance_schedule break_schedule enqueue_one"
+MAKING = "advance_schedule enqueue_one enqueue_keyed enqueue_subjects supersede"
+PLANNING = f"next_schedule break_schedule {MAKING}"
 SCHEDULING = (
-    "list_schedules hold_schedule add_schedule change_schedule steer_schedule remove_schedule enqueue_one write_audit"
+    f"list_schedules hold_schedule add_schedule change_schedule steer_schedule remove_schedule write_audit {MAKING}"
 )
 USED_BY = {
     "writer": "enqueue enqueue_one enqueue_new enqueue_keyed enqueue_new_keyed take_place "

@@ -228,7 +228,9 @@ def test_a_sync_of_an_older_snapshot_fails_where_another_has_changed_what_it_dec
 
 
 def test_a_change_of_the_rule_begins_anew_and_other_changes_do_not(database: Database, plan: Any) -> None:
-    """A new rule makes nothing of what lies behind; a new payload leaves what was missed to the policy."""
+    """A new rule makes nothing of what lies behind, which is the old one's; a new payload leaves what was missed to a
+    relay.
+    """
     plan.at("2026-05-01T12:00:00Z")
     plan.add("rule", missed="all")
     plan.add("payload", missed="all")
@@ -240,10 +242,12 @@ def test_a_change_of_the_rule_begins_anew_and_other_changes_do_not(database: Dat
         terms["payload"] = Report(account=5)
         assert change_schedule(connection, Schedule(name="payload", every=60, **terms), **SAID) == ["payload"]
         assert change_schedule(connection, Schedule(name="payload", every=60, **terms), **SAID) == []
+    assert plan.made("payload") == []
     plan.turns()
-    assert plan.made("rule") == []
-    assert [key[11:16] for key in plan.made("payload")] == ["12:01", "12:02", "12:03"]
-    assert database.rows("SELECT DISTINCT payload->>'account' FROM {s}.jobs") == [("5",)]
+    for name, account in (("rule", "1"), ("payload", "5")):
+        assert [key[11:] for key in plan.made(name)] == ["12:01:00Z", "12:02:00Z", "12:03:00Z"]
+        accounts = "SELECT DISTINCT payload->>'account' FROM {s}.jobs WHERE logical_key LIKE %s"
+        assert database.rows(accounts, f"{name}@%") == [(account,)]
 
 
 def test_a_pause_is_a_pause(database: Database, plan: Any, audited: Audited) -> None:
