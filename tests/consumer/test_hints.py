@@ -6,10 +6,11 @@ import asyncio
 import json
 import logging
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from outbox import enqueue
 from outbox_schemas import encode_hint
 from support.consuming import AsyncTask, Desk, Hints, NewTask, OtherTask, Task, async_handler, handler
 from support.invariants import check_invariants
@@ -60,6 +61,43 @@ def test_stale_hints_are_acked_and_counted(desk: Desk, hints: Hints, amqp_url: s
     gate.open()
     running.stop()
     assert settled(hints)
+
+
+class AboutTask(Task):
+    """A job of which only the newest of a subject waits."""
+
+    def subject_key(self) -> str:
+        """Return the same for all."""
+        return "it"
+
+
+def test_a_superseded_jobs_hint_stands_for_the_newest(desk: Desk, hints: Hints, amqp_url: str) -> None:
+    """Its own is behind all that has come since, where the next one would end it: it takes the turn of the first."""
+    hints.declare()
+    engine = desk.database.engine()
+
+    def comes(name: str, **terms: Any) -> list[UUID]:
+        with engine.begin() as connection:
+            enqueue(connection, (AboutTask if terms else Task)(name=name), **terms)
+        return desk.release()
+
+    for number in range(3):
+        hints.hint(comes(f"newer-{number}", supersedes="earliest"))
+        for beside in range(10):
+            hints.hint(comes(f"beside-{number}-{beside}"))
+    gate, started = desk.gate(), list[str]()
+
+    def work(job: Any, payload: Any) -> None:
+        started.append(payload.name)
+        gate.wait(job)
+
+    running = desk.start(handler(work), amqp_url=amqp_url, concurrency=1)
+    gate.holds(1)
+    gate.open()
+    desk.done(31)
+    assert started.index("newer-2") < started.index("beside-0-9")
+    assert running.counted("claimed") == 31
+    assert running.counted("hints_stale") == 3
 
 
 def test_hint_for_a_job_that_is_not_due_makes_it_wait(desk: Desk, hints: Hints, amqp_url: str) -> None:

@@ -15,7 +15,7 @@ import psycopg
 from outbox.database.link import Link, is_connection_trouble
 from outbox.database.trouble import reason_of
 from outbox.leases.ending import Unstarted, hand_back
-from outbox.leases.leasing import Claimed, Worker, claim, own_claims, refuse
+from outbox.leases.leasing import Claimed, Refusal, Worker, claim, own_claims, refuse
 from outbox.logs import RateLimited
 from outbox.processes.barriers import Barrier, hit
 from outbox.sealing.using import current
@@ -91,20 +91,16 @@ class Taker:
         """
         if not ids:
             return 0, 0
-        began_ns = 0 if self._traces is None else time.time_ns()
-        entries = self._take_leases(group, ids)
-        if self._traces is not None:
-            self._traces.claimed(group.queues[0], entries, named=len(ids), hints=hints, began_ns=began_ns)
-        if self._waits is not None:
-            self._waits.observe(entry.claimed for entry in entries)
-        self._counters.add("claimed", len(entries))
-        self._deliver(group, entries, ahead=ahead)
-        if len(self._suspects):
-            self._suspects.settle(entry.lease.job_id for entry in entries)
-        if len(entries) == len(ids):
-            return len(entries), 0
-        taken = {entry.lease.job_id for entry in entries}
-        return len(entries), self._refuse([job_id for job_id in dict.fromkeys(ids) if job_id not in taken])
+        taken = self._take(group, ids, ahead=ahead, hints=hints)
+        if len(taken) == len(ids):
+            return len(taken), 0
+        refusals = self._refuse([job_id for job_id in dict.fromkeys(ids) if job_id not in taken])
+        # The hint of a superseded job stands for the one in its place, too. That one's own came later, and where the
+        # next one comes sooner than hints at the broker are claimed, it would never be its turn.
+        newer = [job_id for job_id in dict.fromkeys(refusal.newer for refusal in refusals) if job_id is not None]
+        if newer:
+            taken |= self._take(group, newer, ahead=ahead)
+        return len(taken), sum(refusal.reason in _MOVED for refusal in refusals)
 
     def resolve(self) -> None:
         """After a claim whose answer was lost: find the leases that it gave us, and hand them back uncharged. Asks
@@ -129,6 +125,20 @@ class Taker:
         except psycopg.Error as error:
             log.warning("a last claim stays unresolved; its leases will expire", extra={"reason": reason_of(error)})
         self._link.close()
+
+    def _take(self, group: Group, ids: Sequence[UUID], *, ahead: bool, hints: Sequence[Hint] = ()) -> set[UUID]:
+        """Claim what may be claimed of the named jobs and take it to the slots; return which jobs that were."""
+        began_ns = 0 if self._traces is None else time.time_ns()
+        entries = self._take_leases(group, ids)
+        if self._traces is not None:
+            self._traces.claimed(group.queues[0], entries, named=len(ids), hints=hints, began_ns=began_ns)
+        if self._waits is not None:
+            self._waits.observe(entry.claimed for entry in entries)
+        self._counters.add("claimed", len(entries))
+        self._deliver(group, entries, ahead=ahead)
+        if len(self._suspects):
+            self._suspects.settle(entry.lease.job_id for entry in entries)
+        return {entry.lease.job_id for entry in entries}
 
     def _take_leases(self, group: Group, ids: Sequence[UUID]) -> list[Entry]:
         """Claim, and put what was given in the book before anything else."""
@@ -158,13 +168,13 @@ class Taker:
         self._book.add(entries)
         return entries
 
-    def _refuse(self, ids: Sequence[UUID]) -> int:
+    def _refuse(self, ids: Sequence[UUID]) -> list[Refusal]:
         if not ids:
-            return 0
+            return []
         refusals = refuse(self._link, ids, self._registry.abilities, key_ids=openable(current()))
         foreign = [refusal.job_id for refusal in refusals if refusal.reason == "unsupported"]
         if foreign:
             self._limited.log(logging.WARNING, _FOREIGN, count=len(foreign), first=foreign[0])
         for refusal in refusals:
             self._counters.add(f"hints_{refusal.reason}")
-        return sum(refusal.reason in _MOVED for refusal in refusals)
+        return refusals

@@ -104,11 +104,12 @@ class Claimed(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a named job was not claimed: `stale`, `unknown`, `not_due`, `unsupported` or `unknown_key` (the last three
-    are owed again).
+    are owed again). `newer`: of one that was superseded, the job of its subject that is released now.
     """
 
     job_id: UUID
     reason: str
+    newer: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ def refuse(
         pause_s=pause_s,
         pause_max_s=pause_max_s,
     )
-    return [Refusal(row.job_id, row.reason) for row in rows]
+    return [Refusal(row.job_id, row.reason, row.newer) for row in rows]
 
 
 def own_claims(link: Link, job_ids: Sequence[UUID], worker: Worker) -> list[Lease]:

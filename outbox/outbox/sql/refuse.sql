@@ -1,7 +1,8 @@
--- Purpose: say why named jobs were not claimed, and owe again those that are free but not for this consumer (kind, version or key unknown here).
+-- Purpose: say why named jobs were not claimed, and owe again those that are free but not for this consumer (kind, version or key unknown here). Of one that
+--   was superseded also which job of its subject is released now: its hint stands for that one, too, whose own may be far behind at the broker.
 -- Transition: none (phase released -> owed for the foreign ones)
 -- Parameters: job_ids, kinds, versions (what the caller can run), key_ids (what he can open), pause_s, pause_max_s (doubling with each release)
--- Locks: outbox rows in id order, SKIP LOCKED. Index: both primary keys.
+-- Locks: outbox rows in id order, SKIP LOCKED. Index: both primary keys; outbox_subject, and coalesce keeps the planner from outbox_released.
 WITH able AS MATERIALIZED (
   SELECT * FROM unnest(CAST(:kinds AS text[]), CAST(:versions AS integer[])) AS a(kind, version)
 ), held AS MATERIALIZED (
@@ -33,7 +34,12 @@ SELECT i.job_id, CASE
     WHEN g.reason IS NOT NULL THEN g.reason
     WHEN h.phase IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS j WHERE j.id = i.job_id) THEN 'unknown'
     ELSE 'stale'
-  END AS reason
+  END AS reason,
+  CASE WHEN h.phase IS NULL THEN (
+    SELECT o.job_id FROM {schema}.jobs AS j
+    JOIN {schema}.outbox AS o ON o.tenant = j.tenant AND o.subject = j.kind || ':' || j.subject AND o.subject IS NOT NULL AND coalesce(o.phase = 'released', false)
+    WHERE j.id = i.job_id AND j.state = 'cancelled' AND j.cancelled_after ->> 'superseded_by' IS NOT NULL
+    LIMIT 1) END AS newer
 FROM unnest(CAST(:job_ids AS uuid[])) AS i(job_id)
 LEFT JOIN held AS h ON h.job_id = i.job_id
 LEFT JOIN given_back AS g ON g.job_id = i.job_id
