@@ -20,6 +20,8 @@ from outbox import (
 )
 from outbox.schedules import last_turns
 from support.database import Database
+from support.targets import WAYS as WAYS_TO_CALL
+from support.targets import Caller, run_with
 
 from .conftest import SAID, Report
 from .test_superseding_occurrences import About
@@ -235,6 +237,57 @@ def test_what_supersedes_needs_to_see_what_waits(plan: Any, database: Database) 
     plan.turns()
     with strict.begin() as held:
         pause(held, one())
+    assert plan.made() == ["2026-05-01T09:00:00Z"]
+
+
+_REFUSING = """
+CREATE FUNCTION public.no_reports() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no reports'; END $$;
+CREATE TRIGGER no_reports BEFORE INSERT ON {s}.jobs FOR EACH ROW WHEN (NEW.kind = 'test.report')
+  EXECUTE FUNCTION public.no_reports()
+"""
+
+
+@pytest.mark.parametrize("way", WAYS_TO_CALL, ids="-".join)
+def test_any_caller_may_end_a_plan(plan: Any, database: Database, way: tuple[str, str]) -> None:
+    """Sessions, connections and their async twins, on each driver: what was due supersedes what waits; where the
+    database refuses a job, that is told and counted, and the transaction goes on.
+    """
+    plan.at("2026-05-01T12:00:00+00:00")
+    plan.add("good", payload=About(), supersedes=True)
+    plan.add("refused")
+    plan.turns()
+    plan.at("2026-05-01T12:01:00+00:00")
+    plan.turns()
+    database.rows(_REFUSING)
+    plan.at("2026-05-01T12:02:05+00:00")
+
+    async def body(caller: Caller) -> None:
+        for name in ("good", "refused"):
+
+            def act(target: Any, name: str = name) -> bool:
+                return pause_schedule(target, name, **SAID)
+
+            assert await caller.target.run_sync(act) if caller.is_async else act(caller.target)
+        await caller.commit()
+
+    run_with(database, way, body)
+    states = "SELECT logical_key, state FROM {s}.jobs WHERE logical_key LIKE 'good@%' ORDER BY logical_key"
+    assert [state for _, state in database.rows(states)] == ["cancelled", "ready"]
+    row = plan.row("refused")
+    assert (row["made"], row["passed_over"], row["paused"]) == (1, 1, True)
+    assert "no reports" in row["last_error"]
+
+
+def test_a_preview_makes_nothing(plan: Any, database: Database) -> None:
+    """It says what would be done, and leaves what has come to a relay."""
+    plan.at("2026-05-01T08:00:00+00:00")
+    declare(database, one())
+    plan.turns()
+    plan.at("2026-05-01T09:00:05+00:00")
+    with database.engine().begin() as connection:
+        done = sync_schedules(connection, [one(cron="0 10 * * *")], source="billing", preview=True, **SAID)
+    assert (done.changed, plan.made()) == ({"nightly": ["rule"]}, [])
+    plan.turns()
     assert plan.made() == ["2026-05-01T09:00:00Z"]
 
 

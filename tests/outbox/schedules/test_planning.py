@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outbox.schedules.planning import Missed, Terms, delay_s, next_after, plan
+from outbox.schedules.planning import Missed, Terms, delay_s, next_after, plan, plan_last
 from outbox.schedules.rules import IntervalRule, parse_rule
 
 START = datetime(2025, 10, 25, tzinfo=UTC)
@@ -90,6 +90,29 @@ def test_what_does_not_fit_into_a_turn_has_the_next() -> None:
     second = plan(terms(minutely()), first.after, at(3600), 100)
     assert len(second.make) == 35
     assert (first.missed, second.missed) == (0, 0)
+
+
+@given(
+    rule=st.sampled_from(["*/7 * * * *", "30 2 * * *", "0,1,2 2 * * *", "every 61s", "every 3600s"]),
+    missed=st.sampled_from(Missed),
+    limit=st.integers(1, 30),
+    grace_s=st.sampled_from([0, 60, 7200]),
+    bounds=st.tuples(st.none() | st.integers(0, 90_000), st.none() | st.integers(0, 90_000)),
+    now_s=st.floats(-4000, 100_000),
+    most=st.integers(1, 5),
+)
+def test_a_last_turn_is_as_any_other_and_leaves_nothing(
+    rule: str, missed: Missed, limit: int, grace_s: int, bounds: tuple[int | None, int | None], now_s: float, most: int
+) -> None:
+    """It makes and counts what all turns would at that moment; within a bound the last ones, and counts the others."""
+    start, end = (None if bound is None else at(bound) for bound in bounds)
+    these = Terms(parse_rule(rule, "Europe/Berlin", START), missed, limit, grace_s, start, end)
+    usual, last = plan(these, START, at(now_s), 10_000), plan_last(these, START, at(now_s), 10_000)
+    assert last == usual
+    bounded = plan_last(these, START, at(now_s), most)
+    assert bounded.make == usual.make[-most:]
+    assert len(bounded.make) + bounded.missed == len(usual.make) + usual.missed
+    assert (bounded.after, bounded.next_at) == (usual.after, usual.next_at)
 
 
 def test_start_and_end_are_part_of_the_plan() -> None:
