@@ -167,6 +167,15 @@ def test_sync_takes_what_a_module_declares(run: Any, database: Database, module:
     assert run("schedules", "sync", "no_such_module", *WHO)[0] == 2
 
 
+def test_sync_warns_of_one_that_could_not_have_its_turn(run: Any, database: Database, module: str) -> None:
+    """What had come of a schedule that it ends is lost where its rule means nothing any more: told with the reason."""
+    run("schedules", "sync", f"{module}:more", "--source", "billing", *WHO)
+    database.rows("UPDATE {s}.schedules SET rule = 'nonsense' WHERE name = 'nightly'")
+    code, shown, _ = run("schedules", "sync", f"{module}:none", "--source", "billing", *WHO)
+    assert (code, "warning: nightly made nothing of what had come: cron: " in shown) == (0, True)
+    assert "warning: often" not in shown
+
+
 def test_a_payload_class_checks_the_payload(run: Any, module: str, tmp_path: Path, database: Database) -> None:
     """With --module the payload fits its class, which says the queue."""
     payload = tmp_path / "payload.json"
