@@ -83,6 +83,8 @@ def _conclude(suite: str, run: Run, before: Figures) -> int:
     _say("\nwhat is to be reached (median, and the extremes of the rounds):")
     for verdict in verdicts:
         _say(f"  {line(verdict)}")
+    if count := sum(verdict.row.must is not None and verdict.spread is None for verdict in verdicts):
+        _say(f"  {count} musts were not measured: neither met nor missed")
     for text in run.wrong:
         _say(f"  WRONG: {text}")
     return 1 if run.wrong or any(verdict.missed for verdict in verdicts) else 0

@@ -22,7 +22,9 @@ __all__ = ["make_consumer", "run_consumer", "serve"]
 
 log = logging.getLogger("outbox.consumer")
 
-_WATCH_S = 0.1
+# A signal ends the wait; the end of a loop is looked for, and an event that somebody else may set.
+_WATCH_S = 1.0
+_ASKED_EVERY_S = 0.1
 
 
 def run_consumer(
@@ -68,12 +70,13 @@ def make_consumer(handlers: Sequence[AnyHandler | str], settings: Settings | Non
 
 def serve(consumer: Consumer, stop: threading.Event | None = None) -> int:
     """Start a consumer and see it through, as `run_consumer` does."""
+    watch_s = _WATCH_S if stop is None else _ASKED_EVERY_S
     stop = stop or threading.Event()
     consumer.share_tracing()
     with counted_signals() as requests:
         consumer.start()
-        while not (stop.wait(_WATCH_S) or requests.count or consumer.died.is_set()):
-            pass
+        while not (stop.is_set() or requests.count or consumer.died.is_set()):
+            requests.wait(watch_s)
         # Whoever shares this event learns of a signal, too. Not in the signal's own handler: it may have interrupted
         # this thread while it holds the event's lock.
         stop.set()

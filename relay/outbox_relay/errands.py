@@ -16,6 +16,8 @@ __all__ = ["Errand", "Errands"]
 # An answer that is older says nothing, unless sweeps are rarer: whoever asks is stuck or has lost the database.
 STALE_S = 5.0
 STALE_SWEEPS = 2
+# It is not asked more often, since pauses and limits hold within two seconds.
+EVERY_S = 0.9
 # The look comes before all else: where somebody keeps one of its tables locked, the steps that need others don't wait.
 LOOK_S = 0.2
 
@@ -46,9 +48,11 @@ class Errands:
         self._found: tuple[frozenset[Errand], float] | None = None
 
     def look(self, link: Link) -> None:
-        """Find out what is there: the first of the steps of the thread that looks, at each of its sweeps, since pauses
-        and limits hold within two seconds. Raises what the driver raises, at once where a table is locked.
+        """Find out what is there, unless that has been done just now: the first of the steps of the thread that looks,
+        at each of its sweeps. Raises what the driver raises, at once where a table is locked.
         """
+        if self._found is not None and 0 <= self._clock() - self._found[1] < EVERY_S:
+            return
         try:
             with link.transaction():
                 link.run("limit_statements", milliseconds=int(LOOK_S * 1000))

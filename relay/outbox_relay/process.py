@@ -45,7 +45,9 @@ log = logging.getLogger("outbox.relay")
 DONE = 0
 DEFECT = 4
 HURRIED = 128
-WATCH_EVERY_S = 0.1
+# A signal ends the wait; the death of a thread is looked for, and an event that somebody else may set.
+WATCH_EVERY_S = 1.0
+ASKED_EVERY_S = 0.1
 REPORT_EVERY_S = 60.0
 # Of the grace period, what is kept for closing the connection and handing back.
 RESERVE_S = 3.0
@@ -77,7 +79,7 @@ def make_relay(settings: Settings | None = None, stop: threading.Event | None = 
     """Return a relay that has not started, with all that it needs loaded. Raises what `run` does."""
     settings = settings if settings is not None else load()
     settings.conninfo()  # refuses a missing address before any thread is started
-    return Relay(settings, stop if stop is not None else threading.Event())
+    return Relay(settings, stop)
 
 
 def serve(relay: Relay) -> int:
@@ -89,7 +91,7 @@ def serve(relay: Relay) -> int:
 class Relay:
     """One relay as a process. Not restartable."""
 
-    def __init__(self, settings: Settings, asked: threading.Event) -> None:
+    def __init__(self, settings: Settings, asked: threading.Event | None = None) -> None:
         self._settings = settings
         self._asked = asked
         self._stop = threading.Event()
@@ -280,7 +282,8 @@ class Relay:
     def _watch(self, requests: Requests) -> None:
         """Wait until somebody asks for the end, or a thread has died."""
         reported, told_at = self._counters.snapshot(), time.monotonic()
-        while not (requests.count or self._died or self._asked.wait(WATCH_EVERY_S)):
+        while not (requests.count or self._died or (self._asked is not None and self._asked.is_set())):
+            requests.wait(WATCH_EVERY_S if self._asked is None else ASKED_EVERY_S)
             if self._publisher is not None and not self._publisher.alive:
                 self._died.append("broker")
             if time.monotonic() - told_at >= REPORT_EVERY_S:

@@ -37,6 +37,8 @@ _HALVINGS = 5
 _SHORTEST_S = 0.1
 _LONGEST_S = 30.0
 _WATCH_S = 0.1
+# While nothing is held: less than the least time that any handler has.
+_QUIET_WATCH_S = 0.5
 _UNKNOWN_END = "another transition ended the lease"
 
 
@@ -160,7 +162,7 @@ class Watch:
 
     def run(self) -> None:
         """Watch until stopped."""
-        while not self._stop.wait(_WATCH_S):
+        while not self._stop.wait(_WATCH_S if len(self._book) else _QUIET_WATCH_S):
             now = time.monotonic()
             for entry in self._book.overrunning(now):
                 self._on_overrun(entry)

@@ -33,8 +33,8 @@ CHEAP_S = 0.004
 PAUSES = 20
 LONGEST_PAUSE_S = 5.0
 FEWEST_PAUSES = 5
-# More names than this are not remembered.
-MOST_QUEUES = 500
+# More names than this are not remembered; those that were seen last are.
+MOST_QUEUES = 2000
 
 
 class Cadence:
@@ -118,12 +118,11 @@ class Floors:
         self._floors: dict[str, Floor] = {}
 
     def of(self, queue: str) -> Floor:
-        """Return a queue's floor, a new one if need be."""
-        found = self._floors.get(queue)
-        if found is None:
-            if len(self._floors) >= MOST_QUEUES:
-                self._floors.clear()
-            found = self._floors[queue] = Floor()
+        """Return a queue's floor, a new one if need be: then the one that nobody has asked for longest is forgotten."""
+        found = self._floors.pop(queue, None) or Floor()
+        if len(self._floors) >= MOST_QUEUES:
+            del self._floors[next(iter(self._floors))]
+        self._floors[queue] = found
         return found
 
     def all(self) -> dict[str, Floor]:

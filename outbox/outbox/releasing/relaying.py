@@ -132,14 +132,15 @@ class Looker:
 
     def _full(self) -> list[Any]:
         known = self.floors.all()
-        self._news = False
         with self._cadence.full_look():
-            return self._link.run(
+            rows = self._link.run(
                 "due_queues",
                 runway=self._runway,
                 queues=list(known),
                 released_since=[floor.released for floor in known.values()],
             )
+        self._news = False
+        return rows
 
     def _again(self) -> list[Any]:
         known = self.floors.all()

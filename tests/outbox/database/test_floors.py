@@ -117,13 +117,18 @@ def test_a_floor_is_what_was_seen_first_and_never_the_present() -> None:
 
 
 def test_floors_remember_a_bounded_number_of_queues() -> None:
-    """Each queue has its own floor; too many names are forgotten, which costs one look from the beginning."""
+    """Each queue has its own floor; of too many the one that was asked for longest ago is forgotten, which costs one
+    look from the beginning, and no other queue's is.
+    """
     floors = Floors()
     floors.of("a").learn(NOW, (OLD, JOB), None)
     assert floors.of("a").owed == (OLD, JOB)
     assert floors.of("b") == Floor()
-    for number in range(MOST_QUEUES):
+    for number in range(MOST_QUEUES - 1):
         floors.of(str(number))
-    assert len(floors.all()) <= MOST_QUEUES
+        floors.of("a")
+    assert len(floors.all()) == MOST_QUEUES
+    assert floors.of("a").owed == (OLD, JOB)
+    assert "b" not in floors.all()
     floors.forget()
     assert floors.all() == {}
