@@ -37,7 +37,7 @@ SELECT i.job_id, CASE
   END AS reason,
   CASE WHEN h.phase IS NULL THEN (
     SELECT o.job_id FROM {schema}.jobs AS j
-    JOIN {schema}.outbox AS o ON o.tenant = j.tenant AND o.subject = j.kind || ':' || j.subject AND o.subject IS NOT NULL AND coalesce(o.phase = 'released', false)
+    JOIN {schema}.outbox AS o ON o.queue = j.queue AND o.tenant = j.tenant AND o.subject = j.kind || ':' || j.subject AND o.subject IS NOT NULL AND coalesce(o.phase = 'released', false)
     WHERE j.id = i.job_id AND j.state = 'cancelled' AND j.cancelled_after ->> 'superseded_by' IS NOT NULL
     LIMIT 1) END AS newer
 FROM unnest(CAST(:job_ids AS uuid[])) AS i(job_id)
