@@ -283,7 +283,7 @@ _SURROUNDINGS = (
     Check(
         "schedule_ahead",
         Severity.WARNING,
-        "a schedule has made its jobs up to an instant that the database's clock had reached before it was set back",
+        "a schedule has seen to all, or is put off, up to an instant that the clock had reached before it was set back",
         "it goes on from now; what it has made already isn't made again",
         mend="mend_schedule_ahead",
         named=True,

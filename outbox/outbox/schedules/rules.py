@@ -55,7 +55,9 @@ class Rule(Protocol):
 
 
 class IntervalRule:
-    """Every so many seconds of real time, the first at `anchor`."""
+    """Every so many seconds of real time, counted from `anchor` in both directions: where a plan begins, its own bounds
+    say. The anchor may lie ahead of the clock, which has been set back since.
+    """
 
     def __init__(self, every_s: int, anchor: int) -> None:
         self._every = every_s
@@ -63,7 +65,7 @@ class IntervalRule:
 
     def after(self, instant: int) -> Iterator[int]:
         """Yield the occurrences after an instant, without end."""
-        found = self._anchor + max(0, (instant - self._anchor) // self._every + 1) * self._every
+        found = self._anchor + ((instant - self._anchor) // self._every + 1) * self._every
         while True:
             yield found
             found += self._every

@@ -443,6 +443,54 @@ def test_the_doctor_has_a_schedule_go_on_after_the_clock_was_ahead(
     assert plan.made("minutely")[-1:] == made
 
 
+def test_the_doctor_has_an_interval_go_on_that_was_added_while_the_clock_was_ahead(
+    database: Database, plan: Any
+) -> None:
+    """It is counted from an instant that the clock reaches only in a month, and comes all the same."""
+    plan.at("2026-06-01T12:00:20Z")
+    plan.add("early")
+    plan.add("first", starts_at=datetime(2026, 5, 1, 12, 2, 30, tzinfo=UTC))
+    plan.turns()
+    plan.at("2026-05-01T12:00:00Z")
+    mend(database.engine(), by="ann", reason="ntp")
+    plan.turns()
+    for minute in (1, 2, 3):
+        plan.at(f"2026-05-01T12:0{minute}:30Z")
+        plan.turns()
+    assert plan.made("early") == [f"2026-05-01T12:0{minute}:20Z" for minute in (1, 2, 3)]
+    assert plan.made("first") == ["2026-05-01T12:02:30Z", "2026-05-01T12:03:30Z"]
+
+
+def test_the_doctor_has_a_failed_schedule_tried_again_after_the_clock_was_ahead(
+    database: Database, plan: Any, audited: Audited
+) -> None:
+    """Its next try lies where the clock was; its place doesn't, and stays: what it missed is made up for. Another that
+    fails, by the clock as it is now, is left alone.
+    """
+    plan.at("2026-05-01T12:00:00Z")
+    for name in ("broken", "failing", "good"):
+        plan.add(name, every=3600)
+    plan.turns()
+    database.rows("UPDATE {s}.schedules SET time_zone = 'No/Where', wake_at = '-infinity' WHERE name = 'broken'")
+    database.rows("UPDATE {s}.schedules SET failed_turns = 20 WHERE name IN ('broken', 'failing')")
+    plan.at("2026-06-01T12:00:00Z")
+    plan.turns(most=1)
+    assert plan.row("broken")["failed_turns"] == 21
+    database.rows("UPDATE {s}.schedules SET time_zone = 'UTC' WHERE name = 'broken'")
+    database.rows("UPDATE {s}.schedules SET wake_at = '2026-05-01T15:10:00Z' WHERE name = 'failing'")
+    plan.at("2026-05-01T14:10:00Z")
+    report, done = mend(database.engine(), by="ann", reason="ntp")
+    assert [[case.subject for case in found.cases] for found in report.disorders] == [["broken"]]
+    assert "is tried again at 2026-06-01" in report.disorders[0].cases[0].detail
+    assert [(item.code, item.names) for item in done] == [("schedule_ahead", ["broken"])]
+    assert ("doctor.mend", "broken", "ann", "ntp") in audited()
+    assert plan.row("broken")["broken_at"] == datetime(2026, 5, 1, 14, 10, tzinfo=UTC)
+    assert mend(database.engine(), by="ann", reason="ntp")[1] == []
+    plan.turns()
+    assert plan.made("broken") == ["2026-05-01T14:00:00Z"]
+    assert plan.row("broken")["broken_at"] is None
+
+
 def test_the_doctor_names_what_is_broken_overdue_and_unreadable(database: Database, plan: Any) -> None:
     """Each by its name, with what to do; what is paused or disabled is nobody's trouble."""
     plan.at("2026-05-01T12:00:00Z")
