@@ -42,14 +42,15 @@ def last_turn(connection: sa.Connection, statements: Statements, row: Any) -> Tu
     if row.paused or row.disabled_at is not None:
         return Turn(row.name)
     try:
-        planned = plan_last(terms_of(row), row.after_at or row.now, row.now, MOST_AT_LAST)
+        terms = terms_of(row)
+        planned = plan_last(terms, row.after_at or row.now, row.now, MOST_AT_LAST)
     except OutboxError as error:
         return Turn(row.name, error=told(error))
     if not planned.make and not planned.missed:
         return Turn(row.name)
     if planned.make and row.supersedes:
         check_level("supersedes", row.isolation)
-    return _given(_Runner(connection, statements), row, planned)
+    return _given(_Runner(connection, statements), row, planned, by_zone=terms.rule.by_zone)
 
 
 def turn_told(turn: Turn | None) -> dict[str, Any]:
@@ -72,11 +73,11 @@ class _Runner:
         return self._statements.run_within(self.connection, statement, parameters)
 
 
-def _given(run: _Runner, row: Any, planned: Planned) -> Turn:
+def _given(run: _Runner, row: Any, planned: Planned, *, by_zone: bool) -> Turn:
     error = _failure(run, row, planned)
     if error is not None:
         planned = replace(planned, make=[], missed=planned.missed + len(planned.make))
-    note(run, row, planned, error)
+    note(run, row, planned, by_zone=by_zone, error=error)
     return Turn(row.name, len(planned.make), planned.missed, error)
 
 

@@ -42,7 +42,14 @@ _MARGIN_S = 2 * _DAY
 
 
 class Rule(Protocol):
-    """What says when occurrences are: whole seconds since 1970, UTC, ascending and none twice."""
+    """What says when occurrences are: whole seconds since 1970, UTC, ascending and none twice.
+
+    Attributes:
+        by_zone: whether the data of a time zone decides: when that is brought up to date, another occurrence may be
+            next.
+    """
+
+    by_zone: bool
 
     def after(self, instant: int) -> Iterator[int]:
         """Yield the occurrences after an instant, without end or up to the last one."""
@@ -62,6 +69,7 @@ class IntervalRule:
     def __init__(self, every_s: int, anchor: int) -> None:
         self._every = every_s
         self._anchor = anchor
+        self.by_zone = False
 
     def after(self, instant: int) -> Iterator[int]:
         """Yield the occurrences after an instant, without end."""
@@ -86,6 +94,7 @@ class CronRule:
 
     def __init__(self, expression: str, zone: Zone) -> None:
         self._zone = zone
+        self.by_zone = zone.name != "UTC"
         fields = fields_of(expression)
         # A star in either field: real time, as Debian's cron has it.
         self._real_time = any(field.startswith("*") for field in fields[:2])

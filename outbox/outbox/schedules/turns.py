@@ -96,9 +96,10 @@ def take_turn(
 
 
 def _advance(link: Link, row: Any) -> Turn:
-    planned = plan(terms_of(row), row.after_at or row.now, row.now)
+    terms = terms_of(row)
+    planned = plan(terms, row.after_at or row.now, row.now)
     make_all(link.run, row, planned)
-    note(link.run, row, planned)
+    note(link.run, row, planned, by_zone=terms.rule.by_zone)
     return Turn(row.name, len(planned.make), planned.missed)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from time import monotonic
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from outbox_schemas import ScheduleRefused
@@ -18,6 +20,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+/-]{0,63}")
 # What a machine's own setting decides, and what counts leap seconds: no names of zones.
 _NO_ZONES = ("localtime", "posixrules", "posix/", "right/")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall time has no zone
+# So many seconds is kept what was read of a zone: no process has to be restarted for an update of the machine's data.
+_KEPT_S = 60
 # No zone has changed twice within so long.
 _STEP_S = 6 * 3600
 
@@ -85,11 +89,17 @@ def _zone_info(name: object) -> tzinfo:
     if name == "UTC":
         return UTC
     try:
-        return ZoneInfo(name)
+        return _read(name, int(monotonic() // _KEPT_S))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ScheduleRefused(
             "time_zone", f'no time zone is called {name!r} here; give one of the IANA\'s, for example "Europe/Berlin"'
         ) from None
+
+
+@lru_cache(maxsize=64)
+def _read(name: str, _span: int) -> ZoneInfo:
+    """Return what the data says now; `ZoneInfo` itself would keep for the process's life what it has found once."""
+    return ZoneInfo.no_cache(name)
 
 
 def _seconds(offset: timedelta | None) -> int:

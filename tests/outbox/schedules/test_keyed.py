@@ -110,8 +110,8 @@ def test_what_an_older_relay_makes_has_the_terms_too(plan: Any, database: Databa
             one = submission_of_occurrence(bare, f"nightly@2026-03-01T12:{minute}:00Z")
             link.run("enqueue_one", jobs=job_text(one, USUAL), bounded=UNBOUNDED)
         made = at.replace(minute=2, second=0)
-        done = {"after_at": at, "next_at": None, "last_at": made, "made": 2, "passed_over": 0, "error": None}
-        link.run("advance_schedule", name="nightly", **done)
+        done = {"after_at": at, "next_at": None, "anew_s": None, "last_at": made, "made": 2, "passed_over": 0}
+        link.run("advance_schedule", name="nightly", error=None, **done)
     rows = database.rows(_TERMS)
     assert [row[0][-9:] for row in rows] == ["12:01:00Z", "12:02:00Z"]
     assert {row[1:] for row in rows} == {("account", "account 1", 1, True, True, "a", True, "test.booking:a")}
