@@ -3,7 +3,8 @@ the wall shows, and applies a rule's fields to that.
 
 The policy for clock changes, as this calendar has it: a rule whose minute and hour fields both begin without a star
 names times of day. Such a time comes at the first minute that shows it; one that no minute shows comes at the first
-minute after the gap that swallows it. Every other rule comes at every minute that shows what it asks for.
+minute after the gap that swallows it. Every other rule comes at every minute that shows what it asks for, and so does
+one that asks for each of the 24 hours.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Oracle:
         minutes, hours, self._days, self._months, self._weekdays = (_field(text, n) for n, text in enumerate(fields))
         self._times = sorted(hour * 60 + minute for hour in hours for minute in minutes)
         self._either = not (fields[2].startswith("*") or fields[4].startswith("*"))
-        self.real_time = fields[0].startswith("*") or fields[1].startswith("*")
+        self.real_time = fields[0].startswith("*") or fields[1].startswith("*") or hours == set(range(24))
 
     def is_day(self, day: date) -> bool:
         """Tell whether the fields of day, month and weekday fit."""

@@ -6,7 +6,8 @@ day of week, and the same two kinds of rules where clocks change:
 
 - A rule whose minute and hour both begin without a star names times of day. One that the clock leaps over in spring
   comes right after the gap; one that it shows twice in autumn comes the first time.
-- Any other rule goes on in real time: what the clock shows, whenever it shows it.
+- Any other rule goes on in real time: what the clock shows, whenever it shows it. So does one that names all hours
+  (`0,30 0-23 * * *`), other than in Debian's cron: it would be silent while the clock shows an hour again.
 
 How instants are found is written here, and not left to cronsim, because a plan begins at any instant: also within an
 hour that comes twice, where cronsim goes back in time, and where a clock changes by half an hour.
@@ -35,7 +36,7 @@ _FIRST_DAY = date(1970, 1, 1)
 # A day and month that meet a day of the week do so again within 40 years, the century without a leap day included.
 _YEARS = 50
 _LAST_YEAR = 8999
-_MINUTE, _DAY = 60, 86_400
+_HOURS, _MINUTE, _DAY = 24, 60, 86_400
 # One stretch of real time is looked through at once.
 _STRETCH_S = 32 * _DAY
 _MARGIN_S = 2 * _DAY
@@ -96,9 +97,9 @@ class CronRule:
         self._zone = zone
         self.by_zone = zone.name != "UTC"
         fields = fields_of(expression)
-        # A star in either field: real time, as Debian's cron has it.
-        self._real_time = any(field.startswith("*") for field in fields[:2])
         self._parsed = parsed(" ".join(fields))
+        # A star in either field: real time, as Debian's cron has it. All hours are a star, however they are written.
+        self._real_time = any(field.startswith("*") for field in fields[:2]) or len({*self._parsed.hours}) == _HOURS
         self._times = sorted(
             (hour * 60 + minute) * _MINUTE for hour in self._parsed.hours for minute in self._parsed.minutes
         )

@@ -14,6 +14,14 @@ from outbox.schedules.rules import parse_rule
 from support.calendar import RULES, ZONES, Oracle, runs
 
 FIRST, YEARS = 2018, 10
+# All hours, written without a star.
+EACH_HOUR = {
+    "0,30 0-23 * * *": "0,30 * * * *",
+    "59 0-23/1 * * *": "59 * * * *",
+    "15 0/1 * * SUN": "15 * * * SUN",
+    "5/20 12-23,0-11 * 3,10,11 *": "5/20 * * 3,10,11 *",
+    "0 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23 1 * *": "0 * 1 * *",
+}
 START = datetime(FIRST, 1, 1, tzinfo=UTC)
 # Changes by half an hour, at midnight, up to midnight, during Ramadan, of a whole day; and none.
 ODD_ZONES = (
@@ -51,6 +59,15 @@ def test_there_are_fifty_rules() -> None:
 def test_ten_years_of_a_rule_are_those_of_the_calendar(expression: str, zone: str) -> None:
     """Over ten years each occurrence is where an independent calendar has it, and there once."""
     assert found(expression, zone, FIRST, YEARS) == Oracle(expression).minutes(zone, FIRST, YEARS)
+
+
+@pytest.mark.parametrize("zone", [*ZONES, "Australia/Lord_Howe"])
+@pytest.mark.parametrize("expression", EACH_HOUR)
+def test_all_hours_are_a_star_however_they_are_written(expression: str, zone: str) -> None:
+    """A rule of each hour is not silent while the clock shows an hour again, nor comes where it leaps over one."""
+    ours = found(expression, zone, FIRST, YEARS)
+    assert ours == Oracle(expression).minutes(zone, FIRST, YEARS)
+    assert ours == found(EACH_HOUR[expression], zone, FIRST, YEARS)
 
 
 @pytest.mark.parametrize(("zone", "first"), ODD_ZONES)
