@@ -95,6 +95,32 @@ def test_no_second_is_lost_or_doubled_where_a_relay_dies_or_hangs(
     assert database.count("schedules WHERE passed_over <> 0 OR broken_at IS NOT NULL") == 0
 
 
+@pytest.mark.crash
+@pytest.mark.timeout(180)
+def test_a_frozen_relay_holds_its_schedule_for_no_longer_than_its_grace(
+    launch: Any, database: Database, tmp_path: Path, eventually: Any
+) -> None:
+    """It stops in the middle of a turn and stays so: the server ends that turn, and another relay gives it. Once it
+    goes on, it has lost its connection, and gives turns again.
+    """
+    declare(database, "s", missed="all", missed_limit=10_000)
+    mark = tmp_path / "mark"
+    frozen = launch(OUTBOX_BARRIER=f"{Barrier.RELAY_BEFORE_SCHEDULE}=stop@3", OUTBOX_BARRIER_MARK=str(mark))
+    eventually(mark.exists, within_s=60)
+    begun = len(seconds(database, "s"))
+    other = launch()
+    eventually(lambda: len(seconds(database, "s")) >= begun + 5, within_s=30)
+    assert database.count("schedules WHERE passed_over <> 0") == 0
+    other.kill()
+    other.wait(20)
+    frozen.send_signal(signal.SIGCONT)
+    begun = len(seconds(database, "s"))
+    eventually(lambda: len(seconds(database, "s")) >= begun + 5, within_s=30)
+    frozen.send_signal(signal.SIGTERM)
+    assert frozen.wait(20) == 0
+    assert_each_second(seconds(database, "s"))
+
+
 def test_a_broken_schedule_is_told_once_and_counted(database: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The log names it and why; the others have their turns in the same sweep, and `owed` is called for their jobs."""
     database.clock.stop()

@@ -387,18 +387,24 @@ def test_a_schedule_that_another_holds_is_passed_over(plan: Any, database: Datab
 
 
 def test_a_turn_waits_for_nobodys_lock_for_long(plan: Any, database: Database) -> None:
-    """While a schedule's turn waits the others have none; what comes after it on the connection has its own bound."""
+    """While a schedule's turn waits the others have none, and while its relay is silent that one has none, for ten
+    seconds; what comes after it on the connection has its own bounds.
+    """
     plan.at("2026-05-01T12:00:00+00:00")
     plan.add()
     link = database.link("test/turns")
 
-    def bound() -> str:
-        return str(link.connection().execute("SHOW lock_timeout").fetchone()[0])
+    names = ("lock_timeout", "idle_in_transaction_session_timeout")
 
-    usual, in_turn = bound(), list[str]()
-    assert take_turn(link, lambda: in_turn.append(bound())) is not None
-    assert in_turn == ["200ms"]
-    assert bound() == usual != "200ms"
+    def bounds() -> list[str]:
+        show = "SELECT current_setting(%s)"
+        return [str(link.connection().execute(show, [name]).fetchone()[0]) for name in names]
+
+    usual, in_turn = bounds(), list[str]()
+    assert take_turn(link, lambda: in_turn.extend(bounds())) is not None
+    assert in_turn == ["200ms", "10s"]
+    assert bounds() == usual
+    assert not {*usual} & {*in_turn}
 
 
 def test_what_another_transaction_holds_keeps_one_schedule_waiting(plan: Any, database: Database) -> None:
