@@ -14,7 +14,7 @@ from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import changing
 from outbox.cli.groups import Group
 from outbox.cli.output import instant, json_option, pass_settings, show, table
-from outbox.cli.schedules_options import instant_option, rule_options
+from outbox.cli.schedules_options import bounds_of, instant_option, rule_options
 from outbox.database.statements import statements_for
 from outbox.schedules.looking import (
     MOST_PREVIEWED,
@@ -95,10 +95,12 @@ def preview_command(
     """
     if (name is None) == (rule["cron"] is None and rule["every"] is None):
         raise click.UsageError("give the NAME of a schedule, or a rule: --cron or --every")
+    if name is not None and any(value is not None for value in rule.values()):
+        raise click.UsageError("--zone, --starts and --ends belong to a rule; a schedule of a NAME has its own")
     zone = "UTC" if rule["time_zone"] is None else rule["time_zone"]
     if name is None:
-        terms = {"cron": rule["cron"], "every": rule["every"], "starts_at": rule["starts"], "ends_at": rule["ends"]}
-        found = preview_schedule(after=after or datetime.now(UTC), n=count, time_zone=zone, **terms)
+        terms = bounds_of(rule) | {"time_zone": zone}
+        found = preview_schedule(after=after or datetime.now(UTC), n=count, **terms)
     else:
         with changing(settings) as connection:
             view = get_schedule(connection, name, schema=settings.schema_name)

@@ -11,7 +11,7 @@ from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
 from outbox.cli.schedules import ended_among, ended_lines, schedules
 from outbox.cli.schedules_keys import KEY_TERMS, key_options, with_key_terms, with_stored_key
-from outbox.cli.schedules_options import content_given, payload_options, rule_options, term_options
+from outbox.cli.schedules_options import bounds_of, content_given, payload_options, rule_options, term_options
 from outbox.database.statements import statements_for
 from outbox.schedules.contents import Content
 from outbox.schedules.declaring import Declared, declared
@@ -130,9 +130,8 @@ def _content(row: Any, parts: dict[str, Any]) -> Content:
 
 
 def _declared(name: str, content: Content, given: dict[str, Any], otherwise: dict[str, Any]) -> Declared:
-    terms: dict[str, Any] = {"cron": None, "every": None, "starts": None, "ends": None} | otherwise | given
-    terms["starts_at"], terms["ends_at"] = terms.pop("starts"), terms.pop("ends")
-    return declared(content, name=name, **terms)
+    terms: dict[str, Any] = {"cron": None, "every": None} | otherwise | given
+    return declared(content, name=name, **bounds_of(terms))
 
 
 def _command(name: str, act: Callable[..., Any], told: Callable[[str, Any], str], text: str) -> click.Command:

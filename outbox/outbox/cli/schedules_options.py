@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, TextIO, TypeVar
 
 import click
@@ -16,9 +17,13 @@ from outbox.redrives.patching import told
 from outbox.schedules.contents import Content, content_of, plain_content
 from outbox_schemas import PayloadError
 
-__all__ = ["content_given", "instant_option", "payload_options", "rule_options", "term_options"]
+__all__ = ["bounds_of", "content_given", "instant_option", "payload_options", "rule_options", "term_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+BOUNDS = ("starts", "ends")
+NO_BOUND = "none"
+"""What is given to take one away, as with limits of queues."""
 
 _PAYLOAD_CHARACTERS = 1_000_000
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -43,6 +48,19 @@ def instant_option(flag: str, text: str) -> Callable[[F], F]:
     return click.option(flag, callback=given_instant, metavar="INSTANT", help=text)
 
 
+def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) -> datetime | str | None:
+    """Return an instant, "none", or None for what is not given."""
+    return value if value == NO_BOUND else given_instant(ctx, parameter, value)
+
+
+def bounds_of(terms: dict[str, Any]) -> dict[str, Any]:
+    """Return a rule's terms with `starts_at` and `ends_at`, which may be None, in the place of the options."""
+    bounds = {f"{name}_at": terms.get(name) for name in BOUNDS}
+    return {name: value for name, value in terms.items() if name not in BOUNDS} | {
+        name: None if value == NO_BOUND else value for name, value in bounds.items()
+    }
+
+
 def _with(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
     for option in reversed(options):
         command = option(command)
@@ -57,8 +75,15 @@ def rule_options(command: F) -> F:
             click.option("--cron", metavar="EXPRESSION", help="Five fields, '30 2 * * MON-FRI', or @hourly."),
             click.option("--every", callback=_span, metavar="SPAN", help="Instead: an interval, 90s, 15m, 12h, PT15M."),
             click.option("--zone", "time_zone", metavar="ZONE", help="Of --cron: Europe/Berlin; UTC unless given."),
-            instant_option("--starts", "No occurrence is before it; intervals are counted from it."),
-            instant_option("--ends", "No occurrence is after it."),
+            click.option(
+                "--starts",
+                callback=_bound,
+                metavar="INSTANT|none",
+                help="No occurrence is before it; intervals are counted from it. `none`: no start.",
+            ),
+            click.option(
+                "--ends", callback=_bound, metavar="INSTANT|none", help="No occurrence is after it. `none`: no end."
+            ),
         ),
     )
 

@@ -58,7 +58,7 @@ class Terms:
     def bounds(self) -> tuple[int, int]:
         """Return the instant after which the first occurrence may be, and the last one's at most."""
         first = 0 if self.starts_at is None else _ceiling(self.starts_at) - 1
-        return first, _NEVER if self.ends_at is None else int(self.ends_at.timestamp())
+        return first, _LAST if self.ends_at is None else min(_LAST, int(self.ends_at.timestamp()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class Planned:
     next_at: datetime | None
 
 
-_NEVER = 1 << 40
+# No plan goes further than a cron expression's; all later instants could not be written.
+_LAST = int(datetime(9000, 1, 1, tzinfo=UTC).timestamp()) - 1
 # How far a rule is looked through for its shortest gap: a year with all its clock changes, or a day of minutes.
 _GAPS_WITHIN = timedelta(days=400)
 _GAPS_MOST = 2000
@@ -161,6 +162,8 @@ def _late(terms: Terms, begin: int, until: int, in_time: list[int]) -> list[int]
 
 
 def _between(rule: Rule, after: int, until: int, most: int) -> list[int]:
+    if after >= until:
+        return []
     return [*islice(takewhile(lambda found: found <= until, rule.after(after)), most)]
 
 

@@ -102,6 +102,32 @@ def test_preview_needs_no_database(run: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert json.loads(run("schedules", "preview", *every, "--json")[1])["upcoming"] == ["2026-01-01T00:20:00Z"]
 
 
+@pytest.mark.parametrize("rule", [("--every", "366d"), ("--cron", "0 0 * * *", "--zone", "Asia/Tokyo")])
+@pytest.mark.parametrize("after", ["8990-01-01T00:00:00Z", "8999-12-30T00:00:00Z", "8999-12-31T23:59:59Z"])
+def test_a_preview_ends_with_the_years(run: Any, rule: tuple[str, ...], after: str) -> None:
+    """A list that asks for more than there are is shorter, whatever its rule."""
+    code, shown, told = run("schedules", "preview", *rule, "-n", "1000", "--after", after, "--json")
+    assert (code, told) == (0, "")
+    found = json.loads(shown)["upcoming"]
+    assert found == sorted(found)
+    assert all(after < at < "9000" for at in found)
+
+
+def test_a_start_and_an_end_are_taken_away(run: Any) -> None:
+    """By `none`, each by itself; what is not named stays, and without either there is nothing to change."""
+    bounds = ("--starts", "2030-01-01T00:00:00Z", "--ends", "2031-01-01T00:00:00Z")
+    assert run("schedules", "add", "s", "--every", "1h", *bounds, "--kind", "k", *WHO)[0] == 0
+    assert run("schedules", "set", "s", "--starts", "none", *WHO)[1] == "changed s: starts_at\n"
+    one = listed(run)["s"]
+    assert (one["starts_at"], one["ends_at"]) == (None, "2031-01-01T00:00:00Z")
+    assert run("schedules", "set", "s", "--ends", "none", "--starts", "2029-01-01T00:00:00Z", *WHO)[0] == 0
+    one = listed(run)["s"]
+    assert (one["starts_at"], one["ends_at"]) == ("2029-01-01T00:00:00Z", None)
+    assert run("schedules", "set", "s", "--ends", "none", *WHO)[1] == "s is so already\n"
+    assert run("schedules", "add", "t", "--every", "1h", "--ends", "none", "--kind", "k", *WHO)[0] == 0
+    assert listed(run)["t"]["ends_at"] is None
+
+
 def test_preview_of_a_stored_one(run: Any) -> None:
     """By its name, with its own rule and zone."""
     run("schedules", "add", "s", "--cron", "0 0 1 1 *", "--zone", "Asia/Tokyo", "--kind", "k", *WHO)
@@ -127,6 +153,10 @@ def test_preview_of_a_stored_one(run: Any) -> None:
         (("set", "s", *WHO), "what is to be changed"),
         (("preview",), "NAME"),
         (("preview", "s", "--every", "5m"), "NAME"),
+        (("preview", "s", "--zone", "Asia/Tokyo"), "--zone"),
+        (("preview", "s", "--starts", "2030-01-01T00:00:00Z"), "--starts"),
+        (("preview", "s", "--ends", "none"), "--ends"),
+        (("set", "s", "--ends", "never", *WHO), "--ends"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(run: Any, database: Database, arguments: Any, told: str) -> None:
