@@ -100,9 +100,10 @@ UNION ALL
 SELECT 'outbox.effects.open', ARRAY[s.state], count(e.state)
 FROM (VALUES ('pending'), ('uncertain')) AS s(state) LEFT JOIN unknown AS e ON e.state = s.state GROUP BY s.state
 UNION ALL
-SELECT 'outbox.schedules.lag', ARRAY[]::text[], coalesce(extract(epoch FROM max(n.instant - greatest(s.wake_at, s.updated_at))), 0)
+SELECT 'outbox.schedules.lag', ARRAY[]::text[], coalesce(extract(epoch FROM max(n.instant - greatest(s.due_at, s.updated_at))), 0)
 FROM now AS n LEFT JOIN (
-  SELECT s.wake_at, s.updated_at FROM {schema}.schedules AS s CROSS JOIN now AS n
+  -- One that catches up comes behind whatever is due by now, so that its turn has just become due: what it makes next tells how far it is behind.
+  SELECT CASE WHEN s.failed_turns = 0 THEN least(s.wake_at, s.next_at) ELSE s.wake_at END AS due_at, s.updated_at FROM {schema}.schedules AS s CROSS JOIN now AS n
   WHERE NOT s.paused AND s.disabled_at IS NULL AND s.wake_at <= n.instant ORDER BY s.wake_at, s.name LIMIT CAST(:most AS integer)
 ) AS s ON s.updated_at <= n.instant
 UNION ALL

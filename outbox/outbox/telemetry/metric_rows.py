@@ -240,7 +240,13 @@ METRICS: tuple[Metric, ...] = (
         "effects whose outcome is not known, of the oldest 10,000; of a job that runs they may be on their way",
         ("state",),
     ),
-    Metric("outbox.schedules.lag", Kind.GAUGE, "s", ONE_RELAY, "for how long the turn of a schedule has been due"),
+    Metric(
+        "outbox.schedules.lag",
+        Kind.GAUGE,
+        "s",
+        ONE_RELAY,
+        "for how long the turn of a schedule has been due; of one that catches up, how old is what it makes next",
+    ),
     Metric("outbox.redrives.left", Kind.GAUGE, "{job}", ONE_RELAY, "jobs that running redrives have still to look at"),
     Metric(
         "outbox.redrives.done", Kind.GAUGE, "{job}", ONE_RELAY, "jobs that running redrives have put back or refused"

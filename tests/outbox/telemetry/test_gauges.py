@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from outbox import bound_queue, cancel, enqueue_many
+from outbox import Schedule, add_schedule, bound_queue, cancel, enqueue_many
 from outbox.explaining.reasons import NO_HANDLER
 from outbox.leases.leasing import Ability
 from outbox.reading.queue_figures import FRESH_S, FigureKeeper
+from outbox.schedules.turns import take_turn
 from outbox.telemetry import gauges as gauges_module
 from outbox.telemetry.contract import METRICS, ONE_RELAY
 from outbox.telemetry.exposition import exposition
@@ -119,6 +120,32 @@ class Memo(Note):
     """Another kind in the same queue."""
 
     kind: ClassVar[str] = "test.memo"
+
+
+def _lag(gauges: tuple[Gauges, Figures], link: Any, monkeypatch: pytest.MonkeyPatch) -> float:
+    monkeypatch.setattr(gauges[0], "_next_at", 0.0)
+    gauges[0].look(link)
+    return _shown(gauges[1])["outbox_schedules_lag_seconds"]
+
+
+def test_a_schedule_that_catches_up_lags_by_what_it_makes_next(database, gauges, monkeypatch) -> None:
+    """Less from turn to turn, though each is due only just then; one whose turn fails lags from its next try on."""
+    link = database.link()
+    database.clock.stop()
+    with database.engine().begin() as connection:
+        for name in ("behind", "seldom"):
+            terms = {"missed": "all", "missed_limit": 10_000, "every": 1 if name == "behind" else 86_400}
+            add_schedule(connection, Schedule(name=name, payload=Note(key="unused"), **terms), by="ada", reason="test")
+    assert [take_turn(link) is None for _ in range(3)] == [False, False, True]
+    database.clock.advance(300)
+    lags = [_lag(gauges, link, monkeypatch)]
+    while take_turn(link) is not None:
+        lags.append(_lag(gauges, link, monkeypatch))
+    assert [int(lag) for lag in lags] == [299, 199, 99, 0]
+    database.clock.advance(60)
+    database.rows("UPDATE {s}.schedules SET failed_turns = 1, wake_at = {s}.clock() - interval '5 s'")
+    assert _lag(gauges, link, monkeypatch) == 5
+    link.close()
 
 
 def test_queues_are_parted_by_kind_and_tell_how_long_hints_wait(database, gauges) -> None:
