@@ -10,6 +10,7 @@ import threading
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -163,6 +164,33 @@ def test_the_turns_of_a_look_share_their_patience(database: Any, monkeypatch: py
     assert all(patience is first[0] for patience in first)
     assert isinstance(given[0], Patience)
     assert given[0] is not first[0]
+
+
+def test_a_sweep_of_schedules_has_an_end(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is due, the thread looks within half a second whether it is to stop; the next sweep goes on."""
+    now_s = 0.0
+
+    def turn(link: Any, before_commit: Any, patience: Any = None) -> Any:
+        nonlocal now_s
+        now_s += 0.15
+        return take_turn(link, before_commit, patience)
+
+    monkeypatch.setattr("outbox_relay.schedules.take_turn", turn)
+    monkeypatch.setattr("outbox_relay.schedules.time", SimpleNamespace(monotonic=lambda: now_s))
+    database.clock.stop()
+    names = [f"s{number}" for number in range(5)]
+    declare(database, *names, every=60)
+    (step,) = schedule_steps(Counters(), lambda: None)
+    link = database.link("test/schedules")
+    while step(link):
+        pass
+    database.clock.advance(60)
+    begun_s = now_s
+    assert step(link) is True
+    assert now_s - begun_s < 0.5
+    assert database.count("jobs") == 3
+    assert step(link) is False
+    assert database.count("jobs") == 5
 
 
 def _resident_kb(child: subprocess.Popen[str]) -> int:
