@@ -481,7 +481,7 @@ def test_the_doctor_has_a_failed_schedule_tried_again_after_the_clock_was_ahead(
     plan.at("2026-05-01T14:10:00Z")
     report, done = mend(database.engine(), by="ann", reason="ntp")
     assert [[case.subject for case in found.cases] for found in report.disorders] == [["broken"]]
-    assert "is tried again at 2026-06-01" in report.disorders[0].cases[0].detail
+    assert "is looked at again at 2026-06-01" in report.disorders[0].cases[0].detail
     assert [(item.code, item.names) for item in done] == [("schedule_ahead", ["broken"])]
     assert ("doctor.mend", "broken", "ann", "ntp") in audited()
     assert plan.row("broken")["broken_at"] == datetime(2026, 5, 1, 14, 10, tzinfo=UTC)
@@ -489,6 +489,29 @@ def test_the_doctor_has_a_failed_schedule_tried_again_after_the_clock_was_ahead(
     plan.turns()
     assert plan.made("broken") == ["2026-05-01T14:00:00Z"]
     assert plan.row("broken")["broken_at"] is None
+
+
+def test_the_doctor_has_a_schedule_catch_up_after_the_clock_was_ahead(database: Database, plan: Any) -> None:
+    """Set ahead while it caught up, it would have its next turn only there; it goes on where it stands. One that sleeps
+    to what comes next is left alone.
+    """
+    plan.at("2026-05-01T12:00:00Z")
+    plan.add("behind", missed="all", missed_limit=10_000)
+    plan.add("yearly", cron="0 0 1 1 *", time_zone="Europe/Berlin")
+    plan.add("over", ends_at=datetime(2026, 5, 1, 12, 1, tzinfo=UTC))
+    plan.turns()
+    plan.at("2026-05-02T12:00:00Z")
+    while plan.row("behind")["made"] < 700:
+        plan.turns(most=1)
+    plan.at("2026-05-02T02:00:00Z")
+    plan.turns()
+    report, done = mend(database.engine(), by="ann", reason="ntp")
+    assert [(item.code, item.names) for item in done] == [("schedule_ahead", ["behind", "over"])]
+    assert "is looked at again at 2026-05-02 12:00:00" in report.disorders[0].cases[0].detail
+    assert mend(database.engine(), by="ann", reason="ntp")[1] == []
+    plan.turns()
+    assert len(plan.made("behind")) == 14 * 60
+    assert plan.row("behind")["passed_over"] == 0
 
 
 def test_the_doctor_names_what_is_broken_overdue_and_unreadable(database: Database, plan: Any) -> None:
