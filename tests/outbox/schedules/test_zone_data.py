@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from outbox import get_schedule
 from outbox.schedules import zones
 from outbox.schedules.zones import Zone
 from support.database import Database
@@ -105,3 +106,5 @@ def test_a_schedule_of_a_zone_is_over_when_nothing_comes(plan: Any, database: Da
     plan.turns()
     assert plan.made() == ["2026-05-01T13:00:00Z"]
     assert database.value("SELECT wake_at = 'infinity' FROM {s}.schedules")
+    with database.engine().connect() as connection:
+        assert get_schedule(connection, "nightly").state == "over"
