@@ -1,5 +1,5 @@
-"""What relays see to beside hints and time, at leisure: letters for jobs that had failed before there were any, and
-inbox keys that nobody has to honour any more.
+"""What relays see to beside hints and time, at leisure: letters for jobs that had failed before there were any, inbox
+keys that nobody has to honour any more, and what was left of rates that are gone.
 
 It has a thread and a connection of its own, so that a long turn of it keeps no lease and no hint waiting.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from outbox.database.floors import Cadence
 from outbox.database.link import Link
+from outbox.keeping.limits import forget_tokens
 from outbox.operating.dead_letters import backlog_unfinished, fill_dead_letters
 from outbox.submitting.inbox import purge_inbox
 from outbox_relay.counters import Counters
@@ -21,6 +22,8 @@ FILL_BATCHES = 10
 INBOX_PAUSE_S = 10.0
 INBOX_BATCH = 1000
 INBOX_BATCHES = 10
+TOKENS_PAUSE_S = 60.0
+TOKENS_BATCH = 1000
 
 
 def upkeep_steps(counters: Counters, inbox_keep_s: float | None = None) -> list[Step]:
@@ -42,7 +45,24 @@ def upkeep_steps(counters: Counters, inbox_keep_s: float | None = None) -> list[
                 filled = not backlog_unfinished(link)
                 return
 
-    return [letters] if inbox_keep_s is None else [letters, _inbox_step(counters, inbox_keep_s)]
+    steps = [letters, _tokens_step()]
+    return steps if inbox_keep_s is None else [*steps, _inbox_step(counters, inbox_keep_s)]
+
+
+def _tokens_step() -> Step:
+    """Return the step that forgets tenants' tokens where no keeper of limits looks, as there are none any more."""
+    cadence = Cadence(least_pause_s=TOKENS_PAUSE_S)
+
+    def tokens(link: Link) -> bool | None:
+        if not cadence.due:
+            return None
+        with cadence.full_look():
+            more = forget_tokens(link, batch=TOKENS_BATCH) == TOKENS_BATCH
+        if more:
+            cadence.reset()
+        return more
+
+    return tokens
 
 
 def _inbox_step(counters: Counters, keep_s: float) -> Step:

@@ -40,6 +40,7 @@ WRITES: Mapping[str, tuple[Barrier, ...] | str] = MappingProxyType(
         "bound_queue": _OPERATOR,
         "break_schedule": "one statement, after which the schedule has its turn later; without it, at once",
         "cancel": _CANCEL,
+        "carry_tokens": _OPERATOR,
         "change_schedule": _CALLERS,
         "choose_redrive": _OPERATOR,
         "claim": (_B.CONSUMER_AFTER_CLAIM, _B.CONSUMER_AFTER_ACK, _B.CONSUMER_BEFORE_HANDLE),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from outbox.database.floors import Cadence
 from outbox.database.link import Link
 
-__all__ = ["LimitKeeper", "LimitsKept"]
+__all__ = ["LimitKeeper", "LimitsKept", "forget_tokens"]
 
 _BATCH = 1000
 _FORGET_S = 5.0
@@ -44,3 +44,10 @@ class LimitKeeper:
                 link.run("set_limits_back", queues=queues, batch=_BATCH)
                 link.run("forget_tokens", queues=queues, batch=_BATCH)
         return LimitsKept(taken_back, taken_back >= _BATCH)
+
+
+def forget_tokens(link: Link, *, batch: int) -> int:
+    """Forget up to `batch` tenants of which nothing is worth knowing any more, in queues that aren't governed, too, and
+    return how many: what is left of a rate that was taken away is kept for a day.
+    """
+    return len(link.run("forget_tokens", queues=None, batch=batch))

@@ -57,7 +57,7 @@ class Change:
             return self.of_queue(names)  # somebody else may have made the row, and set other limits
         old, new = (Rule(None, terms["rate_per_s"], terms["burst"]) for terms in (before, after))
         self._run("set_queue_limits", **after, **_written(carried(old, new, _tokens(held), held.now)))
-        self._carry_for_others(_each(before), _each(after), held.now)
+        self._carry_for_tenants(_each(before), _each(after), held.now)
         return self._finish(f"queue {self._queue}", before, after, held.isolation)
 
     def of_tenant(self, tenant: str) -> Changed:
@@ -79,14 +79,16 @@ class Change:
         self._run("set_tenant_limits", tenant=tenant, **after, **_written(carried(old, new, left, held.now)))
         return self._finish(f"queue {self._queue} tenant {tenant}", before, after, held.isolation)
 
-    def _carry_for_others(self, old: Rule, new: Rule, now: datetime) -> None:
-        """Write what a change of the rate for each tenant leaves to those of which nothing is written down, if that is
-        less than all.
+    def _carry_for_tenants(self, old: Rule, new: Rule, now: datetime) -> None:
+        """Write what a change of the rate for each tenant leaves to those that go by it: to each of which something is
+        written down, and to all the others, if that is less than all.
         """
         if old == new:
             return
+        if old.rate_per_s is not None:
+            self._run("carry_tokens", rate_per_s=old.rate_per_s, burst=old.burst, next_burst=new.burst)
         left = carried(old, new, _tokens(self._tenant(_OTHERS)), now)
-        if left != ALL_LEFT and level(new, left, now) < (new.burst or 0):
+        if left != ALL_LEFT and (new.burst is None or level(new, left, now) < new.burst):
             self._run("set_tenant_limits", tenant=_OTHERS, **_OWN, **_written(left))
 
     def _tenant(self, name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -29,7 +29,6 @@ from outbox import (
     set_tenant_async,
 )
 from outbox.database.link import Link
-from outbox.keeping.limits import LimitKeeper
 from outbox.releasing.limited import release_limited
 from outbox.releasing.relaying import due_queues, take_back_beyond
 from outbox_schemas import Reason
@@ -224,89 +223,6 @@ def test_in_a_stricter_transaction_keepers_take_back(database: Database) -> None
     assert database.count("outbox WHERE phase = 'released'") == 3
 
 
-def test_a_change_of_a_rate_gives_nothing_away(database: Database, link: Link, ops: sa.Connection) -> None:
-    """What was spent stays spent under the new rate, and time counts by the rate that held then."""
-    submit(database, 50)
-    database.clock.stop()
-    with ops.begin():
-        set_queue(ops, "notes", rate_per_s=1, burst=10, **WHO)
-    taken = release_limited(link, "notes", batch=100, rehint_after_s=10).hints
-    assert len(take(link, [hint.job_id for hint in taken])) == 10
-    database.clock.advance(2)
-    with ops.begin():
-        set_queue(ops, "notes", rate_per_s=1000, burst=50, **WHO)
-    assert len(release_limited(link, "notes", batch=100, rehint_after_s=10).hints) == 2
-
-
-def spend(database: Database, link: Link) -> int:
-    """Release and claim all that the limits allow, and return how many that were."""
-    submit(database, 10, tenant="acme")
-    return len(take(link, [hint.job_id for hint in release_limited(link, "notes", batch=99, rehint_after_s=10).hints]))
-
-
-@pytest.mark.usefixtures("sound")
-def test_changes_of_a_tenant_s_rate_give_nothing_away(database: Database, link: Link, ops: sa.Connection) -> None:
-    """However often it gets a rate of its own and loses it again, and whatever its queue gives to each: what was spent
-    stays spent, and a bucket that was full has no more in it than before.
-    """
-    database.clock.stop()
-
-    def change(what: Callable[..., object], *names: str, **terms: Any) -> int:
-        with ops.begin():
-            what(ops, "notes", *names, **terms, **WHO)
-        return spend(database, link)
-
-    assert change(set_queue, tenant_rate_per_s=1, tenant_burst=4) == 4
-    for _ in range(3):
-        assert change(set_tenant, "acme", rate_per_s=2, burst=9) == 0
-        assert change(set_queue, tenant_burst=8) == 0
-        assert change(clear_tenant, "acme") == 0
-        assert change(set_queue, tenant_burst=4) == 0
-    database.clock.advance(2)
-    assert change(set_tenant, "acme", rate_per_s=3, burst=9) == 2
-    # Of a tenant whose full bucket was forgotten nothing more is known than that: it held what the old rule allows.
-    assert change(clear_tenant, "acme") == 0
-    database.clock.advance(60)
-    LimitKeeper().keep(link)
-    assert database.count("tenant_limits") == 0
-    with ops.begin():
-        set_queue(ops, "notes", tenant_burst=9, **WHO)
-    assert change(set_tenant, "acme", rate_per_s=5, burst=50) == 4
-    assert change(clear_tenant, "acme") == 0
-    database.clock.advance(60)
-    LimitKeeper().keep(link)
-    assert change(set_queue, tenant_burst=8) == 8
-
-
-def test_a_tenant_that_comes_later_finds_what_a_rate_before_had_left(
-    database: Database, link: Link, ops: sa.Connection
-) -> None:
-    """What a change leaves of the rate for each tenant holds for one of which nothing is written down, too."""
-    database.clock.stop()
-    for burst in (4, 9):
-        with ops.begin():
-            set_queue(ops, "notes", tenant_rate_per_s=1, tenant_burst=burst, **WHO)
-    assert spend(database, link) == 4
-    database.clock.advance(1)
-    assert spend(database, link) == 1
-
-
-def test_a_rate_that_is_unset_and_set_again_has_what_was_left(
-    database: Database, link: Link, ops: sa.Connection
-) -> None:
-    """The time without one fills its bucket, as any time does, and nothing else."""
-    database.clock.stop()
-    with ops.begin():
-        set_queue(ops, "notes", rate_per_s=1, burst=5, max_running=99, **WHO)
-    assert spend(database, link) == 5
-    with ops.begin():
-        set_queue(ops, "notes", rate_per_s=None, **WHO)
-        set_queue(ops, "notes", rate_per_s=1, burst=5, **WHO)
-    assert spend(database, link) == 0
-    database.clock.advance(2)
-    assert spend(database, link) == 2
-
-
 def test_a_sleeping_relay_is_woken(database: Database, ops: sa.Connection) -> None:
     """A limit that is raised lets work go at once."""
     key = database.value("SELECT 1869771876::bigint << 32 | '{s}.outbox'::regclass::oid::bigint")
@@ -382,18 +298,3 @@ def test_the_async_twins(database: Database) -> None:
         return found
 
     assert [told(one) for one in asyncio.run(run())] == [{"max_running": 2}, {"max_running": 1}]
-
-
-def test_a_tenant_with_limits_of_its_own_is_not_forgotten(database: Database, link: Link) -> None:
-    """However full its bucket is: only what the queue's own rule says anyway is not kept."""
-    with database.engine(poolclass=sa.NullPool).begin() as connection:
-        set_queue(connection, "notes", tenant_rate_per_s=1, tenant_burst=5, by="ada", reason="a test")
-        set_tenant(connection, "notes", "slots", max_running=3, by="ada", reason="a test")
-        set_tenant(connection, "notes", "rate", rate_per_s=2, burst=4, by="ada", reason="a test")
-        set_tenant(connection, "notes", "usual", max_running=3, by="ada", reason="a test")
-        set_tenant(connection, "notes", "weight", weight=3, by="ada", reason="a test")
-    database.rows("UPDATE {s}.tenant_limits SET max_running = NULL WHERE name = 'usual'")
-    database.clock.advance(100)
-    gone = link.run("forget_tokens", queues=["notes"], batch=9)
-    assert [row.name for row in gone] == ["usual"]
-    assert database.rows("SELECT name FROM {s}.tenant_limits ORDER BY 1") == [("rate",), ("slots",), ("weight",)]

@@ -33,9 +33,9 @@ STANDING = "standing_jobs locked_table owing_queues list_jobs surroundings row_h
 LIMITED = "free_keys hold_limits count_limited pick_low release_picked spend_tokens set_rest_aside"
 LIMITING = f"{LIMITED} governed_queues take_back_limited take_back_beyond forget_tokens set_limits_back"
 LIMITS = (
-    "hold_queue open_queue set_queue_limits read_tenant set_tenant_limits govern_queue list_limits governed_queues "
-    "take_back_limited take_back_beyond forget_tokens limits_around key_around list_runways known_queues known_tenants "
-    "known_kinds"
+    "hold_queue open_queue set_queue_limits carry_tokens read_tenant set_tenant_limits govern_queue list_limits "
+    "governed_queues take_back_limited take_back_beyond forget_tokens limits_around key_around list_runways "
+    "known_queues known_tenants known_kinds"
 )
 LEASES = "due_leases put_off_leases recover_leases expire_deadlines"
 KEEPING = f"{RELEASING} {PAUSING} {LIMITING} {LEASES} read_clock backend_pid {LIVING} {SETS} {FIGURES}"
