@@ -46,6 +46,7 @@ class Length:
     own: bool = False
     """Whether the limit is one that somebody has set for this queue, and not the relay's."""
     _full_at: float | None = None
+    _taken: int = 0
     _looked_at: float | None = None
 
     def __post_init__(self) -> None:
@@ -59,11 +60,14 @@ class Length:
             self.most = most
             self.hints = max(min(self.hints, most), min(FLOOR, most))
 
-    def seen(self, out: int, rate: float) -> int:
-        """Take in that `out` hints are out, of which consumers take `rate` a second, and return the length."""
+    def seen(self, out: int, rate: float, taken: int) -> int:
+        """Take in that `out` hints are out, of which consumers take `rate` a second and have taken so many since the
+        last look, and return the length.
+        """
         now = self.clock()
+        self._taken += taken
         emptied = self._full_at is not None and out <= refill_at(self.hints)
-        if emptied and self._full_at is not None and now - self._full_at < HORIZON_S / 2:
+        if emptied and self._taken_soon(now):
             self.hints = min(2 * self.hints, self.most)
         elif self._looked_at is not None:
             wanted = min(max(int(rate * HORIZON_S), FLOOR), self.most)
@@ -71,7 +75,10 @@ class Length:
             # Rounded down: else the last few would stay.
             self.hints = min(self.hints, wanted + int((self.hints - wanted) * kept)) if wanted < self.hints else wanted
         self._looked_at = now
-        self._full_at = now if out >= self.hints else None if emptied else self._full_at
+        if out >= self.hints:
+            self.full()
+        elif emptied:
+            self._full_at = None
         return self.hints
 
     @property
@@ -86,7 +93,12 @@ class Length:
 
     def full(self) -> None:
         """Take in that there is no room left."""
-        self._full_at = self.clock()
+        self._full_at, self._taken = self.clock(), 0
+
+    def _taken_soon(self, now: float) -> bool:
+        """Tell whether half of it was taken within half of the horizon, and didn't just go."""
+        soon = self._full_at is not None and now - self._full_at < HORIZON_S / 2
+        return soon and self._taken >= self.hints - refill_at(self.hints)
 
 
 class Lengths:

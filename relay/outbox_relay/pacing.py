@@ -11,7 +11,7 @@ from outbox.processes.backoff import ceiling
 from outbox.releasing.relaying import ReleasedHint
 from outbox_relay.messages import SPREAD, Outcome, Settled
 
-__all__ = ["OweAgain", "Polling", "Taking", "owe_again", "refill_at", "room", "together"]
+__all__ = ["OweAgain", "Polling", "owe_again", "refill_at", "room", "together"]
 
 # A queue whose consumers are busy is topped up in large steps: below this share of the runway, not at every
 # job taken.
@@ -25,7 +25,6 @@ NACKED_BASE_S = 0.1
 RETURNED_BASE_S = 0.05
 PAUSE_MAX_S = 30.0
 GROWTH = 1.2
-SMOOTH_S = 0.05
 # While writers wake the relay it looks by itself this often, for what nobody wakes it for.
 ASLEEP_S = 0.4
 DROWSY_GROWTH = 1.5
@@ -72,39 +71,6 @@ def together(rate: float, out: int, runway: int) -> int:
     if out < runway * CROWDED:
         return 1
     return max(1, min(int(rate / MESSAGES_A_SECOND), runway // SPREAD))
-
-
-@dataclass(slots=True)
-class Taking:
-    """How fast the consumers of a queue take its hints, from how many are out at each look. Pure but for the clock.
-
-    Claims take hundreds at once, so that two looks may show very many or none: what they show is averaged over about a
-    twentieth of a second. Other relays' releases make it seem less.
-    """
-
-    clock: Callable[[], float] = time.monotonic
-    rate: float = 0.0
-    """Hints a second."""
-    out: int = 0
-    """How many are out by now, as far as this relay knows."""
-    _at: float | None = None
-
-    def seen(self, out: int) -> None:
-        """Take in how many are out."""
-        now = self.clock()
-        if self._at is not None and now > self._at:
-            elapsed_s = now - self._at
-            weight = elapsed_s / (elapsed_s + SMOOTH_S)
-            self.rate += weight * (max(0, self.out - out) / elapsed_s - self.rate)
-        self.out, self._at = out, now
-
-    def sent(self, count: int) -> None:
-        """Take in that so many more have gone out."""
-        self.out += count
-
-    def wait_s(self, most: int) -> float:
-        """Return the seconds until no more than `most` may be expected to be out; 0 if nobody knows."""
-        return max(0, self.out - most) / self.rate if self.rate > 1 else 0.0
 
 
 @dataclass(slots=True)

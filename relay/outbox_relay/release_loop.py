@@ -174,7 +174,8 @@ class ReleaseLoop:
         self._runways.seen(look.due)
         self._limited.seen(look.due)
         if taken_back := self._shortening.seen(look.due):
-            self._counters.add("taken_back_by_limits", taken_back)
+            self._runways.came_back(taken_back)
+            self._counters.add("taken_back_by_limits", sum(taken_back.values()))
             self._news.set()  # they keep their old places in line
         released, elsewhere, more, full = 0, at_once, False, list[DueQueue]()
         for seen in self._in_turn(look.due):
@@ -248,11 +249,12 @@ class ReleaseLoop:
             self._counters.add(one.outcome.value, len(one.message.hints))
             if one.message.span is not None:
                 one.message.span.settled(one.outcome)
+        self._runways.answered(settled)
         self._owed_back.extend(owe_again(settled))
         while self._owed_back:
             group = self._owed_back[0]
             try:
-                count = unrelease(
+                came_back = unrelease(
                     self._link,
                     group.hints,
                     pause_s=group.pause_s,
@@ -263,9 +265,10 @@ class ReleaseLoop:
                 if not is_transient(error):
                     self._owed_back.popleft()  # found again as lost; it must not hold up the others
                 raise
-            self._counters.add("owed_again", count)
+            self._counters.add("owed_again", came_back.total())
             self._owed_back.popleft()
-            if count:
+            self._runways.came_back(came_back)
+            if came_back:
                 self._news.set()
 
     def runways(self) -> dict[str, RunwayTold]:

@@ -5,7 +5,7 @@ room again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from outbox.logs import RateLimited
@@ -13,7 +13,9 @@ from outbox.releasing.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.ahead import FEW_OUT, Ahead
 from outbox_relay.lengths import Length, Lengths, RunwayTold
-from outbox_relay.pacing import Taking, refill_at, room, together
+from outbox_relay.messages import Outcome, Settled
+from outbox_relay.pacing import refill_at, room, together
+from outbox_relay.taking import RECENT_S, Taking
 
 __all__ = ["Runways", "ToppedUp"]
 
@@ -59,16 +61,32 @@ class Runways:
 
     def seen(self, due: Sequence[DueQueue]) -> None:
         """Take in what a look has shown: the queues that have hints due, and how many of each are out."""
-        self._taking = {queue.name: self._taking.get(queue.name) or Taking() for queue in due}
+        self._taking = {queue.name: self._taking.get(queue.name) or self._new_taking() for queue in due}
         self._ahead = {queue.name: self._ahead.get(queue.name) or Ahead() for queue in due}
         self._lengths.keep(self._taking)
         for queue in due:
             taking = self._taking[queue.name]
-            taking.seen(queue.released)
+            taken = taking.seen(queue.released)
             length = self._lengths.bound(queue.name, queue.runway)
-            length.seen(queue.released, taking.rate)
+            length.seen(queue.released, taking.rate, taken)
             if length.news and self._tell(queue, length.hints, taking.rate):
                 length.told = length.hints
+
+    def answered(self, settled: Sequence[Settled]) -> None:
+        """Take in what the broker has said of hints."""
+        for one in settled:
+            if taking := self._taking.get(one.message.queue):
+                taking.answered(len(one.message.hints), confirmed=one.outcome is Outcome.CONFIRMED)
+
+    def came_back(self, counts: Mapping[str, int]) -> None:
+        """Take in how many hints of which queues are out no more though nobody has taken them."""
+        for queue, count in counts.items():
+            if queue in self._taking:
+                self._taking[queue].came_back(count)
+
+    def _new_taking(self) -> Taking:
+        # Any relay may find a hint lost once it has been out for so long.
+        return Taking(recent_s=min(RECENT_S, self._settings.rehint_after_s / 2))
 
     def _tell(self, queue: DueQueue, hints: int, rate: float) -> bool:
         """Log how long a runway is now, for each queue once in ten seconds at most; tell whether that was done."""

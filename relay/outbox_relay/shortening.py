@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from outbox.database.floors import MOST_QUEUES
 from outbox.database.link import Link
@@ -32,8 +32,10 @@ class Shortening:
         self._known: dict[str, int] = {}
         self._too_long: dict[str, int] = {}
 
-    def seen(self, due: Sequence[DueQueue]) -> int:
-        """Take in what a look has shown, take back what is too much, and return how many hints that were."""
+    def seen(self, due: Sequence[DueQueue]) -> Mapping[str, int]:
+        """Take in what a look has shown, take back what is too much, and return how many hints of which queues that
+        were: none of any other.
+        """
         if len(self._known) > MOST_QUEUES:
             names = {queue.name for queue in due}
             self._known = {name: most for name, most in self._known.items() if name in names}
@@ -45,7 +47,8 @@ class Shortening:
             if most < before and queue.released >= most:
                 self._too_long[queue.name] = most
             self._known[queue.name] = most
-        return sum(self._take_back(name) for name in list(self._too_long))
+        taken_back = {name: self._take_back(name) for name in list(self._too_long)}
+        return {name: count for name, count in taken_back.items() if count}
 
     def _take_back(self, queue: str) -> int:
         taken_back = take_back_beyond(self._link, queue, self._too_long[queue], batch=BATCH)

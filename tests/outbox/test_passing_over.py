@@ -73,7 +73,7 @@ def returned(database: Database, link: Link) -> Scan:
     """Hints that came back are owed again."""
     ids = submit(database, 2)
     hints = release_all(link)
-    return Scan(lambda one: unrelease(one, hints, pause_s=0, reason="x"), lambda: take(link, ids))
+    return Scan(lambda one: unrelease(one, hints, pause_s=0, reason="x").total(), lambda: take(link, ids))
 
 
 def lost(database: Database, link: Link) -> Scan:

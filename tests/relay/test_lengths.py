@@ -10,8 +10,12 @@ from outbox.database.floors import MOST_QUEUES
 from outbox.releasing.relaying import DueQueue
 from outbox.settings import RelaySettings
 from outbox_relay.lengths import FLOOR, HORIZON_S, Length, Lengths
-from outbox_relay.pacing import Taking, refill_at
+from outbox_relay.messages import Message, Outcome, Settled
+from outbox_relay.pacing import refill_at
 from outbox_relay.runways import BATCHES, SHARED_BATCH, Runways
+from outbox_relay.taking import Taking
+
+from .test_pacing import hints
 
 MOST = 2000
 
@@ -23,20 +27,29 @@ class Queue:
         self.now, self.out, self.longest = 1000.0, 0.0, 0
         self.length = Length(most, self.clock)
         self.taking = Taking(self.clock)
+        self.unanswered = 0
 
     def clock(self) -> float:
         """Return the time."""
         return self.now
 
-    def look(self, rate: float, for_s: float, every_s: float = 0.005) -> int:
-        """Look, and top up as the relay does, for so long; return the length in the end."""
+    def look(self, rate: float, for_s: float, every_s: float = 0.005, refused: float = 0) -> int:
+        """Look, and top up as the relay does, for so long; return the length in the end. `refused`: the part of what
+        has gone out that the broker refuses.
+        """
         for _ in range(round(for_s / every_s)):
             self.now += every_s
-            self.out = max(0.0, self.out - rate * every_s)
-            self.taking.seen(int(self.out))
-            self.length.seen(int(self.out), self.taking.rate)
+            back = int(self.unanswered * refused)
+            self.taking.answered(back, confirmed=False)
+            self.taking.came_back(back)
+            self.taking.answered(self.unanswered - back, confirmed=True)
+            self.unanswered = 0
+            self.out = max(0.0, self.out - back - rate * every_s)
+            taken = self.taking.seen(int(self.out))
+            self.length.seen(int(self.out), self.taking.rate, taken)
             if self.out <= refill_at(self.length.hints):
-                self.taking.sent(self.length.hints - int(self.out))
+                self.unanswered = self.length.hints - int(self.out)
+                self.taking.sent(self.unanswered)
                 self.out = float(self.length.hints)
                 self.length.full()
             self.longest = max(self.longest, self.length.hints)
@@ -55,6 +68,21 @@ def test_a_slow_queue_hoards_nothing() -> None:
     queue = Queue()
     queue.look(8, 30)
     assert queue.longest == FLOOR
+
+
+@pytest.mark.parametrize("part", [0.3, 0.9, 1])
+def test_hints_that_come_back_make_no_runway_longer(part: float) -> None:
+    """Where the broker refuses them nobody is in a hurry, be it that a few are taken."""
+    queue = Queue()
+    queue.look(0, 5, refused=part)
+    queue.look(100, 5, refused=part)
+    assert queue.longest == FLOOR
+
+
+def test_what_is_taken_beside_hints_that_come_back_makes_it_longer() -> None:
+    """A third of what is out comes back each time; consumers would take all the rest and more."""
+    queue = Queue()
+    assert queue.look(12_000, 0.5, refused=0.3) > 4 * FLOOR
 
 
 def test_a_fast_fleet_has_its_whole_runway_within_tens_of_milliseconds() -> None:
@@ -101,10 +129,10 @@ def test_what_is_told_of_runways_is_of_late() -> None:
     """Each queue with hints due lately is told of, with whose word the limit is."""
     lengths = Lengths(MOST)
     for queue, most in (("own", 5), ("other", None)):
-        lengths.bound(queue, most).seen(0, 0)
+        lengths.bound(queue, most).seen(0, 0, 0)
     lengths.of("never seen")
     lengths.bound("long ago", None).clock = lambda: 0.0
-    lengths.of("long ago").seen(0, 0)
+    lengths.of("long ago").seen(0, 0, 0)
     assert lengths.told() == {
         "own": {"hints": 5, "most": 5, "set": True},
         "other": {"hints": FLOOR, "most": MOST, "set": False},
@@ -154,7 +182,13 @@ def test_a_runway_that_has_grown_is_told(caplog: pytest.LogCaptureFixture, monke
     """A change by a factor of two is logged with what was seen, and the next one of the queue not at once."""
     monkeypatch.setattr("outbox_relay.lengths.HORIZON_S", 1000.0)  # however slow this machine is
     caplog.set_level("INFO", "outbox.relay")
-    runways = Runways(RelaySettings(), lambda: 10_000, lambda _queue, count: count)
+
+    def release(queue: str, count: int) -> int:
+        runways.sends(queue, count)
+        runways.answered([Settled(Message("1", queue, tuple(hints(count))), Outcome.CONFIRMED)])
+        return count
+
+    runways = Runways(RelaySettings(), lambda: 10_000, release)
     for out in (0, FLOOR, 0, 2 * FLOOR, 0):
         queue = DueQueue("q", out)
         runways.seen([queue])

@@ -17,7 +17,6 @@ from outbox_relay.pacing import (
     REST_AFTER,
     REST_S,
     Polling,
-    Taking,
     owe_again,
     pause_s,
     refill_at,
@@ -101,37 +100,6 @@ class Clock:
     def __call__(self) -> float:
         """Return the time."""
         return self.now
-
-
-@pytest.mark.parametrize("rate", [100, 20_000])
-def test_taking_tells_when_there_will_be_room(rate: int) -> None:
-    """After a few looks at hints that are taken evenly, it knows the rate and when half of a runway will be free."""
-    clock = Clock()
-    taking, out = Taking(clock), 2000
-    taking.seen(out)
-    assert taking.wait_s(refill_at(2000)) == 0, "nothing is known yet"
-    for _ in range(50):
-        clock.now += 0.01
-        taking.seen(out - rate // 100)
-        taking.sent(rate // 100)
-    assert taking.rate == pytest.approx(rate, rel=0.01)
-    assert taking.wait_s(refill_at(2000)) == pytest.approx(1000 / rate, rel=0.01)
-    assert taking.wait_s(2000) == 0
-
-
-def test_taking_forgets_a_rate_that_has_ended() -> None:
-    """When nothing is taken any more it soon says that nobody knows."""
-    clock = Clock()
-    taking = Taking(clock)
-    for out in (2000, 1000, 1000):
-        clock.now += 0.05
-        taking.seen(out)
-    assert taking.rate > 1000
-    for _ in range(50):
-        clock.now += 0.02
-        taking.seen(1000)
-    assert taking.rate < 1
-    assert taking.wait_s(0) == 0
 
 
 def look(polling: Polling, clock: Clock, every_s: float, count: int, released: int) -> None:

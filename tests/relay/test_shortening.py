@@ -23,11 +23,11 @@ def test_a_relay_that_starts_takes_back_what_is_out_beyond_a_queue_s_own_runway(
     assert len(release_all(link)) == 40
     shortening = Shortening(link, setting)
     due = [DueQueue("notes", 20, runway=20)]
-    assert shortening.seen(due) == 20
+    assert shortening.seen(due) == {"notes": 20}
     assert database.count("outbox WHERE phase = 'released'") == 20
     submit(database, 5)
     assert len(release_all(link)) == 25
-    assert shortening.seen(due) == 0
+    assert shortening.seen(due) == {}
 
 
 def test_the_setting_alone_takes_nothing_back(database: Database) -> None:
@@ -35,7 +35,7 @@ def test_the_setting_alone_takes_nothing_back(database: Database) -> None:
     link = database.link("relay")
     submit(database, 10)
     release_all(link)
-    assert Shortening(link, SETTING).seen([DueQueue("notes", SETTING)]) == 0
+    assert Shortening(link, SETTING).seen([DueQueue("notes", SETTING)]) == {}
 
 
 def test_however_many_queues_are_due_each_is_taken_back_from_once(database: Database) -> None:
@@ -46,8 +46,8 @@ def test_however_many_queues_are_due_each_is_taken_back_from_once(database: Data
         DueQueue("notes", 3, runway=3)
     ]
     shortening = Shortening(link, SETTING)
-    assert shortening.seen(due) == 0
+    assert shortening.seen(due) == {}
     release_all(link)
-    assert shortening.seen(due) == 0
-    assert shortening.seen([DueQueue("other", 0)]) == 0
+    assert shortening.seen(due) == {}
+    assert shortening.seen([DueQueue("other", 0)]) == {}
     assert len(shortening._known) == 1

@@ -77,7 +77,7 @@ class HintMoves(World):
             for hint in hints
             if (self.jobs[hint.job_id].phase, self.jobs[hint.job_id].releases) == ("released", hint.release_count)
         ]
-        assert unrelease(self.link, hints, pause_s=3, reason="nacked") == len(fitting)
+        assert unrelease(self.link, hints, pause_s=3, reason="nacked").total() == len(fitting)
         for job_id in fitting:
             self.jobs[job_id] = replace(self.jobs[job_id], phase="owed", due=self.now + 3)
 

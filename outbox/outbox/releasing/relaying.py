@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -213,20 +214,20 @@ def went_out(link: Link, queue: str, rows: list[Row]) -> list[Row]:
 
 def unrelease(
     link: Link, hints: Sequence[ReleasedHint], *, pause_s: float, reason: str, blameless: bool = False
-) -> int:
+) -> Counter[str]:
     """Owe these hints again after `pause_s`, unless a claim or another release has overtaken them. Return how many
-    were. `blameless`: the release is not counted, so that the broker's own outages don't stretch any delay.
+    were, of each queue. `blameless`: the release is not counted, so that the broker's own outages don't stretch any
+    delay.
     """
-    return len(
-        link.run(
-            "unrelease",
-            job_ids=[hint.job_id for hint in hints],
-            release_counts=[hint.release_count for hint in hints],
-            pause_s=pause_s,
-            reason=reason,
-            blameless=blameless,
-        )
+    rows = link.run(
+        "unrelease",
+        job_ids=[hint.job_id for hint in hints],
+        release_counts=[hint.release_count for hint in hints],
+        pause_s=pause_s,
+        reason=reason,
+        blameless=blameless,
     )
+    return Counter(row.queue for row in rows)
 
 
 def take_back_beyond(link: Link, queue: str, runway: int, *, batch: int) -> int:

@@ -14,4 +14,4 @@ UPDATE {schema}.outbox AS o
 SET phase = 'owed', released_by = NULL, due_at = {schema}.clock() + make_interval(secs => CAST(:pause_s AS float8)), last_error = CAST(:reason AS text),
   release_count = o.release_count - CASE WHEN CAST(:blameless AS boolean) THEN 1 ELSE 0 END
 WHERE o.job_id = ANY (ARRAY(SELECT m.job_id FROM mine AS m))
-RETURNING o.job_id
+RETURNING o.queue

@@ -107,7 +107,7 @@ def test_a_retry_a_lost_hint_and_a_refusal_give_their_slots_back(database: Datab
     """Whatever owes a hint again frees its slot."""
     submit(database, 3)
     limit(database, max_running=1)
-    assert unrelease(link, go(link).hints, pause_s=60, reason="nacked") == 1
+    assert unrelease(link, go(link).hints, pause_s=60, reason="nacked") == {"notes": 1}
     [second] = ids(link)
     database.clock.advance(11)
     assert recover_hints(link, None, busy_after_s=0) == 1

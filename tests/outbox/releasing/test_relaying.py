@@ -119,11 +119,11 @@ def test_unrelease_owes_the_same_release_again(database: Database, link: Link) -
     """A nacked hint is owed after its pause with the reason, and its count goes on from where it was."""
     (job_id,) = submit(database)
     hints = release_all(link)
-    assert unrelease(link, hints, pause_s=0, reason="nacked") == 1
+    assert unrelease(link, hints, pause_s=0, reason="nacked") == {"notes": 1}
     owed = look(database, job_id).owed
     assert owed is not None
     assert (owed.phase, owed.release_count, owed.last_error) == ("owed", 1, "nacked")
-    assert unrelease(link, hints, pause_s=0, reason="again") == 0
+    assert unrelease(link, hints, pause_s=0, reason="again") == {}
     assert release_all(link)[0].release_count == 2
 
 
@@ -145,10 +145,10 @@ def test_unrelease_leaves_what_has_moved_on(database: Database, link: Link) -> N
     release_all(link)
     database.rows("DELETE FROM {s}.outbox WHERE job_id = %s", ended)
     database.rows("DELETE FROM {s}.jobs WHERE id = %s", ended)
-    assert unrelease(link, list(hints.values()), pause_s=0, reason="cut off") == 1
+    assert unrelease(link, list(hints.values()), pause_s=0, reason="cut off") == {"notes": 1}
     phases = dict(database.rows("SELECT job_id, phase FROM {s}.outbox"))
     assert phases == {claimed: "leased", again: "released", plain: "owed"}
-    assert unrelease(link, [], pause_s=0, reason="nothing") == 0
+    assert unrelease(link, [], pause_s=0, reason="nothing") == {}
 
 
 def test_due_queues_counts_what_is_out_up_to_the_runway(database: Database, link: Link) -> None:
@@ -258,7 +258,7 @@ def test_an_empty_batch_is_no_error(link: Link) -> None:
     assert refuse(link, [], ABILITIES) == []
     assert take(link, []) == []
     assert release(link, "no such queue", batch=1, rehint_after_s=1) == []
-    assert unrelease(link, [], pause_s=1, reason="x") == 0
+    assert unrelease(link, [], pause_s=1, reason="x") == {}
 
 
 def test_a_hint_whose_sender_has_gone_is_owed_again_soon(database: Database, link: Link) -> None:
