@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from outbox import Schedule, add_schedule
+from outbox import Schedule, add_schedule, sync_schedules
 from outbox.database.link import Link
 from outbox.schedules.turns import Turn, take_turn
 from outbox_schemas import Payload
@@ -29,6 +29,20 @@ class Report(Payload):
 
 
 SAID = {"by": "ann", "reason": "a test"}
+
+
+Audited = Callable[[], list[tuple[str, str, str, str]]]
+
+
+def daily(name: str, **terms: Any) -> Schedule:
+    """Return a schedule at two in Berlin."""
+    return Schedule(**{"name": name, "payload": Report(), "cron": "0 2 * * *", "time_zone": "Europe/Berlin"} | terms)
+
+
+def sync(database: Database, *schedules: Schedule, source: str = "billing", **options: Any) -> Any:
+    """Sync in a transaction of its own."""
+    with database.engine().begin() as connection:
+        return sync_schedules(connection, schedules, source=source, **SAID, **options)
 
 
 class Plan:
@@ -81,7 +95,7 @@ def plan(database: Database) -> Plan:
 
 
 @pytest.fixture
-def audited(database: Database) -> Callable[[], list[tuple[str, str, str, str]]]:
+def audited(database: Database) -> Audited:
     """Return a function that returns what was audited: action, subject, actor, reason."""
 
     def read() -> list[tuple[str, str, str, str]]:
