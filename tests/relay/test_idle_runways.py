@@ -1,4 +1,6 @@
-"""Runways of queues whose hints go out and come to nothing: nobody takes any, so none becomes longer."""
+"""Runways of queues whose hints go out and come to nothing: nobody takes any, so none becomes longer; and of one where
+consumers take them.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +75,30 @@ def test_hints_that_are_found_lost_make_no_runway_longer(
 
     eventually(lambda: tries() >= 4 * FLOOR)
     assert grown() == []
+
+
+def test_hints_that_are_taken_make_a_runway_longer(
+    database: Database,
+    configure: Callable[..., Settings],
+    submit: Callable[..., list[str]],
+    start: Callable[[Settings], RunningRelay],
+    broker: Broker,
+    eventually: Eventually,
+    grown: Callable[[], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two relays one's grows: what the broker has confirmed and is out no more has gone to a consumer."""
+    monkeypatch.setattr("outbox_relay.lengths.HORIZON_S", 1000.0)  # however slow this machine is
+    submit(50 * FLOOR)
+    for _ in range(2):
+        start(configure())
+
+    def take() -> list[int]:
+        # As if they had been claimed and had ended.
+        database.rows("DELETE FROM {s}.outbox WHERE job_id::text = ANY (%s)", broker.hints())
+        return grown()
+
+    assert eventually(take)[0] >= 2 * FLOOR
 
 
 class Confirming:
