@@ -213,18 +213,15 @@ def test_ten_thousand_tenants_and_a_thousand_kinds_make_few_series(database, gau
 
 def test_hostile_names_of_waiting_jobs_make_few_series(database, gauges) -> None:
     """Three thousand jobs of 300 queues and kinds, with quotes and line ends in their names: each line reads, and all
-    jobs are counted. `make scale` does the same with a million.
+    jobs are counted. `make scale` does the same with a million, and says how long it takes.
     """
     fill(database, 3000, tenants=1000)
     link = database.link()
     FigureKeeper().keep(link)
     gauges[0].look(link)
-    began = time.process_time()
     text = exposition(gauges[1].collect())
-    took_s = time.process_time() - began
     values = values_of(text)
     assert len(values) < 300
-    assert took_s < 0.05
     assert "unwanted" not in text
     ready = [value for key, value in values.items() if key.startswith("outbox_queue_ready{")]
     assert (len(ready), sum(ready)) == (11, 2700)
