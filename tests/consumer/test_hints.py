@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import struct
 from typing import Any
 from uuid import UUID, uuid4
 
+import pika
 import pytest
 
 from outbox import enqueue
@@ -174,10 +176,37 @@ def test_garbage_is_dropped_once_and_never_echoed(
     ]
 
 
+class Unreadable(pika.BasicProperties):
+    """Headers of which one is an instant beyond what Python's calendar holds, as a timestamp in milliseconds is."""
+
+    def encode(self) -> list[bytes]:
+        """Return the flags, and the table as the broker passes it on."""
+        table = b"\x04when" + b"T" + struct.pack(">Q", 1_700_000_000_000)
+        return [struct.pack(">H", self.FLAG_HEADERS), struct.pack(">I", len(table)), table]
+
+
+def test_headers_that_cannot_be_read_end_no_connection(
+    desk: Desk, hints: Hints, amqp_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a message with such headers the body decides: a hint is one, anything else is dropped, on one connection."""
+    hints.declare()
+    first, second = desk.submit("first", "second")
+    released = desk.release()
+    for body in (encode_hint(released[:1]), b"canary-7", encode_hint(released[1:])):
+        hints.call(lambda channel, body=body: channel.basic_publish("", hints.name(), body, Unreadable()))
+    with caplog.at_level(logging.INFO):
+        running = desk.start(handler(), amqp_url=amqp_url, brokerless_after_s=60)
+        desk.done(2)
+        until(lambda: running.counted("hints_dropped") == 1)
+        running.stop()
+    assert [desk.outcomes(job_id) for job_id in (first, second)] == [["succeeded"]] * 2
+    assert (running.counted("hints_received"), running.counted("claimed_without_broker")) == (2, 0)
+    assert [record.getMessage() for record in caplog.records].count("connected to the broker") == 1
+    assert settled(hints)
+
+
 def test_forged_hint_gains_nothing(desk: Desk, hints: Hints, amqp_url: str) -> None:
     """A hint sent by hand, with odd headers, for a job that was not released starts nothing."""
-    import pika  # noqa: PLC0415
-
     running = desk.start(handler(), amqp_url=amqp_url)
     until(lambda: hints.state() == (0, 1))
     [job_id] = desk.submit("a")

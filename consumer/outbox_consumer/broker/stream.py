@@ -21,6 +21,10 @@ from outbox_consumer.holding.hints import Hint, Inbox
 
 __all__ = ["HintStream"]
 
+# A subscription that is gone sooner has proved nothing: pauses go on growing, and the broker has been away all the while
+# for those who wait for hints.
+_PROVED_S = 2.0
+
 
 class HintStream:
     """Receives the hints of some queues into an inbox, and tells the broker what became of them.
@@ -67,6 +71,8 @@ class HintStream:
         self._paused = False
         self._stopping = False
         self._away_since: float | None = time.monotonic()
+        # Since when it was away before the subscription that has not proved itself yet.
+        self._unproved_since: float | None = None
         # For how long in all, without the time since then; replaced as one, for readers on other threads.
         self._absent: tuple[float, float | None] = (0.0, self._away_since)
 
@@ -143,8 +149,9 @@ class HintStream:
         # Their tags died with the channel; the broker delivers them anew.
         self._inbox.clear()
         if self._away_since is None:
-            self._away_since = time.monotonic()
-            self._absent = (self.absent_s(), self._away_since)
+            now = time.monotonic()
+            self._away_since = now if self._unproved_since is None else self._unproved_since
+            self._absent = (self.absent_s(), now)
         self._on_change()
 
     def stop(self) -> None:
@@ -167,11 +174,17 @@ class HintStream:
             act(subscription, tags)
 
     def _on_ready(self) -> None:
-        self._connector.backoff.reset()
-        self._backoff.reset()
-        self._away_since = None
+        number = self._numbers
+        self._loop.call_later(_PROVED_S, lambda: self._prove(number))
+        self._unproved_since, self._away_since = self._away_since, None
         self._absent = (self.absent_s(), None)
         self._on_change()
+
+    def _prove(self, number: int) -> None:
+        if self._subscription is not None and self._subscription.number == number:
+            self._unproved_since = None
+            self._connector.backoff.reset()
+            self._backoff.reset()
 
     def _on_channel_gone(self, refused: str | None) -> None:
         self.lose()

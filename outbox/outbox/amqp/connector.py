@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from pika.adapters.select_connection import IOLoop, SelectConnection
+from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError, StreamLostError
 
+from outbox.amqp.connection import Connection
 from outbox.amqp.failures import describe, is_refusal
 from outbox.amqp.parameters import connection_parameters
 from outbox.logs import RateLimited
@@ -53,7 +54,7 @@ class Connector:
         opened: Callable[[], None],
         closed: Closed,
     ) -> None:
-        self.connection: SelectConnection | None = None
+        self.connection: Connection | None = None
         self.backoff = Backoff(min(0.2, backoff_max_s), backoff_max_s)
         """The owner resets it once the connection has proved useful: being let in alone proves nothing."""
         self._loop = loop
@@ -63,14 +64,14 @@ class Connector:
         self._opened = opened
         self._closed = closed
         self._closing = False
-        self._given_up: SelectConnection | None = None
+        self._given_up: Connection | None = None
 
     def connect(self) -> None:
         """Make an attempt; on failure another one follows."""
         if self._closing:
             return
         try:
-            self.connection = SelectConnection(
+            self.connection = Connection(
                 connection_parameters(self._address, name=self._name),
                 on_open_callback=self._on_open,
                 on_open_error_callback=self._on_gone,
@@ -151,7 +152,7 @@ class Connector:
         self._loop.call_later(pause_s, self.connect)
 
 
-def _abort(connection: SelectConnection, reason: str) -> None:
+def _abort(connection: Connection, reason: str) -> None:
     """End a connection at once. pika's `close` waits for an answer without a bound; this doesn't."""
     if not connection.is_closed:
         connection._terminate_stream(StreamLostError(reason))  # noqa: SLF001

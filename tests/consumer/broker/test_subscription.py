@@ -167,6 +167,28 @@ def test_broker_that_dies_and_returns(desk: Desk, hints: Hints, amqp_url: str, a
     served(hints, desk, running, "hinted again")
 
 
+def test_a_connection_that_never_lasts_counts_as_away(
+    desk: Desk, hints: Hints, amqp_url: str, amqp_proxy: Proxy
+) -> None:
+    """Where each subscription is cut off as soon as it stands, pauses grow, and jobs are soon taken without it; one
+    that lasts is trusted again.
+    """
+    running = desk.start(handler(), amqp_url=amqp_through(amqp_url, amqp_proxy.port), brokerless_after_s=0.5)
+    receiver = running.consumer._receiver
+    assert receiver is not None
+    served(hints, desk, running, "hinted")
+    until(lambda: receiver._connector.backoff.failures == 0)
+
+    def away_though_cut_again() -> bool:
+        if stream_of(running).away_s() == 0:
+            amqp_proxy.cut()
+        return running.consumer.broker_away() and receiver._connector.backoff.failures >= 3
+
+    until(away_though_cut_again, within_s=30)
+    until(lambda: receiver._connector.backoff.failures == 0, within_s=30)
+    served(hints, desk, running, "hinted again")
+
+
 def test_connection_that_is_refused_for_ever_grows_nothing(desk: Desk, amqp_proxy: Proxy) -> None:
     """While the broker is away, attempts back off, and neither hints nor callbacks pile up."""
     amqp_proxy.down()
