@@ -21,8 +21,8 @@ from outbox_consumer.holding.hints import Hint, Inbox
 
 __all__ = ["HintStream"]
 
-# A subscription that is gone sooner has proved nothing: pauses go on growing, and the broker has been away all the while
-# for those who wait for hints.
+# A subscription that is gone sooner has proved nothing: pauses go on growing, and for those who wait for hints the
+# broker has been away all the while.
 _PROVED_S = 2.0
 
 
