@@ -16,19 +16,20 @@ _FRAME = struct.Struct(">BHL")
 _CONTENT = struct.Struct(">HHQ")
 
 
-class Connection(SelectConnection):
+class Connection(SelectConnection):  # type: ignore[misc]  # pika has no types
     """Takes a message whose properties can't be read (a timestamp in the year 50000, for example) for one without any:
     its body decides. By itself the client ends the connection there, and the next one, with every delivery anew.
     """
 
     def _read_frame(self) -> tuple[int, Frame | ProtocolHeader | None]:
         try:
-            return super()._read_frame()
+            frame: tuple[int, Frame | ProtocolHeader | None] = super()._read_frame()
         except Exception:
             header = _bare_header(self._frame_buffer)
             if header is None:
                 raise
             return header
+        return frame
 
 
 def _bare_header(data: bytes) -> tuple[int, Header] | None:
