@@ -27,7 +27,8 @@ from outbox_relay.counters import Counters
 from outbox_relay.lengths import RunwayTold
 from outbox_relay.limited import LimitedQueues
 from outbox_relay.messages import Outcome, Settled, Spans
-from outbox_relay.pacing import OweAgain, Polling, owe_again
+from outbox_relay.pacing import OweAgain, owe_again
+from outbox_relay.polling import Polling
 from outbox_relay.runways import Runways
 from outbox_relay.shortening import Shortening
 from outbox_relay.tracing import Releases

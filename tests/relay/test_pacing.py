@@ -1,4 +1,4 @@
-"""The relay's pure decisions: packing, room, polling, pauses, and the bounded window."""
+"""The relay's pure decisions: packing, room, pauses, and the bounded window."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from outbox.releasing.relaying import ReleasedHint
 from outbox_relay.messages import Message, Outcome, Settled, pack, per_message
 from outbox_relay.pacing import (
-    ASLEEP_S,
     PAUSE_MAX_S,
-    REST_AFTER,
-    REST_S,
-    Polling,
     owe_again,
     pause_s,
     refill_at,
@@ -76,95 +72,6 @@ def test_release_stays_inside_runway_batch_and_window(released: int, runway: int
     assert released or count == min(runway, batch, free)
     assert not count or released <= refill_at(runway)
     assert count or released > refill_at(runway) or released == runway or not free
-
-
-def test_polling_slows_down_when_idle_and_wakes_up_at_work() -> None:
-    """The wait grows slowly up to its maximum while nothing comes and starts over with the next job."""
-    polling = Polling(0.002, 0.02)
-    waits = [polling.after(0, more=False) for _ in range(20)]
-    assert waits[0] == 0.002
-    assert waits[-1] == 0.02
-    assert waits == sorted(waits)
-    assert sum(waits[:8]) > 0.02, "a trickle of a job every 20 ms is met by looks a few milliseconds apart"
-    assert waits[7] < 0.009
-    assert polling.after(3, more=False) == 0.002
-    assert polling.after(1000, more=True) == 0
-
-
-class Clock:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
-
-
-def look(polling: Polling, clock: Clock, every_s: float, count: int, released: int) -> None:
-    """Make so many looks, one each `every_s` seconds."""
-    for _ in range(count):
-        clock.now += every_s
-        polling.after(released, more=False)
-
-
-def test_a_trickle_leaves_the_relay_sleepy_and_a_stream_does_not() -> None:
-    """Below the busy rate writers are asked to wake it; above, and until it finds nothing, they are left alone."""
-    clock = Clock()
-    polling = Polling(0.002, 0.02, clock)
-    assert not polling.sleepy, "nothing is known yet"
-    look(polling, clock, 0.02, 1, 0)
-    assert polling.sleepy
-    look(polling, clock, 0.02, 500, 1)
-    assert polling.sleepy
-    look(polling, clock, 0.002, 100, 3)
-    assert not polling.sleepy
-    look(polling, clock, 0.1, 5, 3)
-    assert not polling.sleepy, "there is still work at every look"
-    look(polling, clock, 0.02, 5, 0)
-    assert polling.sleepy
-
-
-def test_after_many_wake_ups_it_sees_for_a_moment_how_many_come_unasked() -> None:
-    """Writers may come no faster because they are asked; left alone, their true number shows, and asking ends."""
-    clock = Clock()
-    polling = Polling(0.002, 0.02, clock)
-    look(polling, clock, 0.02, 3, 0)
-    look(polling, clock, 0.02, REST_AFTER - 1, 1)
-    assert polling.sleepy
-    look(polling, clock, 0.02, 1, 1)
-    assert not polling.sleepy
-    clock.now += REST_S
-    assert polling.sleepy, "no more came than before"
-    look(polling, clock, 0.02, REST_AFTER, 1)
-    look(polling, clock, 0.002, 20, 2)
-    clock.now += REST_S
-    assert not polling.sleepy
-
-
-@pytest.mark.parametrize("full", [{"more": True}, {"more": False, "blocked": True}], ids=["more", "blocked"])
-def test_who_has_a_backlog_need_not_be_woken(full: dict[str, bool]) -> None:
-    """A full batch, or hints that there is no room for, make it busy at once."""
-    clock = Clock()
-    polling = Polling(0.002, 0.02, clock)
-    look(polling, clock, 0.02, 3, 0)
-    assert polling.sleepy
-    polling.after(5, **full)
-    assert not polling.sleepy
-
-
-def test_sleep_is_light_at_first() -> None:
-    """Writers that looked before anybody asked are met by looks soon after; then a look now and then is enough."""
-    clock = Clock()
-    polling = Polling(0.002, 0.02, clock)
-    look(polling, clock, 0.02, 1, 0)
-    waits = [polling.asleep() for _ in range(20)]
-    assert waits[0] == 0.002
-    assert waits == sorted(waits)
-    assert waits[-1] == waits[-2] == ASLEEP_S
-    polling.after(1000, more=True)
-    assert polling.asleep() == 0.002
 
 
 @given(st.integers(0, 10**9))

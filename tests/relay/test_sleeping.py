@@ -18,7 +18,7 @@ from outbox_relay.bell import Bell
 from outbox_relay.counters import Counters
 from outbox_relay.lengths import FLOOR
 from outbox_relay.messages import Message, Outcome, Settled
-from outbox_relay.pacing import ASLEEP_S
+from outbox_relay.polling import ASLEEP_S
 from outbox_relay.release_loop import FULL_S, SHARED_S, ReleaseLoop
 
 from .conftest import OtherNoop
@@ -115,8 +115,8 @@ def test_an_idle_loop_asks_and_then_sleeps_long(database, sleeper) -> None:
 def test_a_commit_ends_the_sleep(database, settings, submit, sleeper, eventually) -> None:
     """The loop, running, releases what a writer commits although it would not look for an hour."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outbox_relay.pacing.ASLEEP_S", 3600.0)
-        patch.setattr("outbox_relay.pacing.DROWSY_GROWTH", 1e9)
+        patch.setattr("outbox_relay.polling.ASLEEP_S", 3600.0)
+        patch.setattr("outbox_relay.polling.DROWSY_GROWTH", 1e9)
         thread = threading.Thread(target=sleeper.loop.run)
         thread.start()
         try:

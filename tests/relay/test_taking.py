@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from outbox_relay.pacing import refill_at
 from outbox_relay.taking import RECENT_S, Taking
 
-from .test_pacing import Clock
+from .test_polling import Clock
 
 
 def sent(taking: Taking, count: int) -> None:
