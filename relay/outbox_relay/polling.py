@@ -69,7 +69,7 @@ class Polling:
     """How long to wait between two looks: not at all after a full batch, else `min_s` growing to `max_s`.
 
     It grows slowly, so that a steady trickle of jobs is noticed in a few milliseconds, each a small part of the gap
-    between two of them.
+    between two of them; and not at all in a rest, which is short and has what would else have woken the relay.
     """
 
     min_s: float
@@ -90,18 +90,25 @@ class Polling:
         if more:
             self._idle_s = 0.0
             return 0.0
-        self._idle_s = self.min_s if released else min(max(self._idle_s * GROWTH, self.min_s), self.max_s)
+        if released or self._resting:
+            self._idle_s = self.min_s
+        else:
+            self._idle_s = min(max(self._idle_s * GROWTH, self.min_s), self.max_s)
         return self._idle_s
 
     @property
     def sleepy(self) -> bool:
         """Whether there is so little work that writers should be asked to wake the relay."""
-        return not self._busy and self.clock() >= self._rests.until
+        return not (self._busy or self._resting)
 
     def asleep(self) -> float:
         """Return the wait while writers are asked: short at first, for those who looked before they were, then long."""
         self._drowsy_s = min(max(self._drowsy_s * DROWSY_GROWTH, self.min_s), max(ASLEEP_S, self.max_s))
         return self._drowsy_s
+
+    @property
+    def _resting(self) -> bool:
+        return self.clock() < self._rests.until
 
     def _measure(self, released: int, *, full: bool) -> None:
         """Keep count of the jobs that came, with some forgotten as time passes."""

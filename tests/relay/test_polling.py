@@ -91,6 +91,18 @@ def test_a_steady_trickle_is_left_off_ever_more_rarely() -> None:
     assert rests(polling, clock, 0.02, 10 * CALM_MAX_S) in {9, 10}
 
 
+def test_in_a_rest_it_looks_as_often_as_it_may() -> None:
+    """What would have woken it waits for the next look: the pauses between these don't grow meanwhile."""
+    clock = Clock()
+    polling = Polling(0.002, 0.02, clock)
+    look(polling, clock, 0.02, 3, 0)
+    look(polling, clock, 0.02, REST_AFTER, 1)
+    assert [polling.after(0, more=False) for _ in range(20)] == [0.002] * 20
+    clock.now += REST_S
+    look(polling, clock, 0.002, 20, 0)
+    assert polling.after(0, more=False) == 0.02
+
+
 def calm(clock: Clock, every_s: float) -> Polling:
     """Return one that has not found for minutes that more come in a rest."""
     polling = Polling(0.002, 0.02, clock)
