@@ -8,7 +8,7 @@ WITH letters AS (
   SELECT d.job_id, 'blocks' AS stands, d.limit_place, NULL::timestamptz AS order_key, NULL::timestamptz AS lease_expires_at, NULL::integer AS limit_max
   FROM {schema}.dead_letters AS d
   WHERE d.limit_key = CAST(:limit_key AS text) AND d.limit_group = CAST(:limit_group AS text) AND d.tenant = CAST(:tenant AS text) AND d.discarded_at IS NULL
-  ORDER BY d.limit_key, d.limit_group, d.tenant, d.limit_place LIMIT CAST(:most AS integer)
+  ORDER BY d.limit_key, d.limit_group, d.tenant, d.limit_place, d.job_id LIMIT CAST(:most AS integer)
 ), taken AS (
   SELECT o.job_id, CASE o.phase WHEN 'leased' THEN CASE WHEN o.lease_expires_at > (SELECT {schema}.clock()) THEN 'running' ELSE 'lease_expired' END
       WHEN 'released' THEN 'hinted' ELSE 'next' END AS stands,
@@ -34,4 +34,4 @@ WITH letters AS (
   UNION ALL SELECT a.*, 3 FROM aside AS a
 )
 SELECT l.job_id, l.stands, l.limit_place, l.lease_expires_at, l.limit_max FROM line AS l
-ORDER BY l.part, l.stands = 'next', l.limit_place, l.order_key, l.job_id LIMIT CAST(:most AS integer) + 1
+ORDER BY l.part, l.stands = 'next', l.limit_place, CASE WHEN l.limit_place IS NULL THEN l.order_key END, l.job_id LIMIT CAST(:most AS integer) + 1

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from outbox.database.link import Link
-from outbox.leases.ending import fail
+from outbox.leases.ending import fail, retry
 from outbox.reading.key_lines import Stands, key_lines
 from outbox.reading.searching import search_jobs
 from outbox_schemas import JobState, NameRefused
@@ -59,6 +59,17 @@ def test_an_ordered_line_shows_what_holds_it_up(database: Database, link: Link) 
     assert stands(link, limit_key="account 1") == [
         [(ids[0], "blocks", None), (ids[1], "waits", 1), (ids[2], "waits", 2)]
     ]
+
+
+def test_one_submission_keeps_its_order_whenever_its_jobs_are_due(database: Database, link: Link) -> None:
+    """Jobs of one submission share their place and go by their ids: one that is due later, for a retry, still goes
+    first, and the line says so.
+    """
+    ids = submit(database, payloads=of(Ordered, 3))
+    (claimed,) = take(link, [hint.job_id for hint in release_all(link, batch=1)])
+    retry(link, [(claimed.lease, BROKEN, 60)])
+    (line,) = key_lines(link, "account 1")
+    assert [(one.job_id, one.place) for one in line.jobs] == [(one, place + 1) for place, one in enumerate(ids)]
 
 
 def test_each_group_and_tenant_has_its_line(database: Database, link: Link) -> None:
