@@ -215,6 +215,10 @@ def planted(database: Database, link: Link) -> Planter:
         OWE + f"{keyed}, last_error = 'waits for its key', due_at = now() + interval '52594000 hours', "
         "order_key = now() + interval '52594000 hours' WHERE job_id = %s",
     )
+    behind, keyed = ready(), "limit_group = 'g', limit_key = 'b', limit_place = "
+    database.rows(f"UPDATE {{s}}.jobs SET {keyed}2 WHERE id = %s", behind)
+    database.rows(f"UPDATE {{s}}.outbox SET {keyed}2 WHERE job_id = %s", behind)
+    plant("key_blocked", planter.ended("failed"), f"UPDATE {{s}}.dead_letters SET {keyed}1 WHERE job_id = %s")
     # At the end: whatever makes another job run releases all hints that are due.
     [later] = submit(database, run_at=database.value("SELECT {s}.clock() + interval '1 day'"))
     plant("due_too_early", later, OWE + "due_at = now(), order_key = now() WHERE job_id = %s")

@@ -231,6 +231,13 @@ _DATA = (
         Walk.LETTERS,
         "mend_dead_letters",
     ),
+    Check(
+        "key_blocked",
+        Severity.WARNING,
+        "a job has failed, and later ones of its ordered concurrency key may not start before a person has seen to it",
+        "mend the cause and redrive it (`outbox dead preview ID`), or close its dead letter (`outbox dead discard ID`)",
+        Walk.LETTERS,
+    ),
 )
 
 _SURROUNDINGS = (

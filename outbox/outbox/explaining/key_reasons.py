@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from outbox.texts.masking import printable
 from outbox_schemas import Reason
 
-__all__ = ["KeyAround", "held_by_key", "key_around"]
+__all__ = ["HeldByKey", "KeyAround", "held_by_key", "key_around"]
 
 _NAME = 60
 
@@ -23,7 +24,7 @@ class KeyAround:
         most: how many may be under way when it starts, itself included.
         under_way: hints that are out, and leases that hold.
         before: of jobs that run in order, the first that was submitted before it and has not ended.
-        failed: of such, the first that has failed and blocks.
+        failed, failed_at: of such, the first that has failed and blocks, and when it did.
         lower: of jobs that go by a lower number, the first that waits, while others are under way.
         following: while the job is set aside, the one that was put back in line lately and has not gone out yet.
     """
@@ -32,8 +33,20 @@ class KeyAround:
     under_way: int = 0
     before: UUID | None = None
     failed: UUID | None = None
+    failed_at: datetime | None = None
     following: UUID | None = None
     lower: UUID | None = None
+
+
+class HeldByKey(NamedTuple):
+    """Why its key keeps a job from its start: the reason, in words, what exactly ends it, and since when it holds where the
+    rows know that: since when a slot or a turn is lacking they don't.
+    """
+
+    reason: Reason
+    text: str
+    remedy: str | None = None
+    since: datetime | None = None
 
 
 def key_around(rows: list[Any]) -> KeyAround | None:
@@ -42,12 +55,18 @@ def key_around(rows: list[Any]) -> KeyAround | None:
         return None
     row = rows[0]
     return KeyAround(
-        row.limit_max or 1, row.under_way, _id(row.before_id), _id(row.failed_id), _id(row.next_id), _id(row.lower_id)
+        row.limit_max or 1,
+        row.under_way,
+        before=_id(row.before_id),
+        failed=_id(row.failed_id),
+        failed_at=row.failed_at,
+        following=_id(row.next_id),
+        lower=_id(row.lower_id),
     )
 
 
-def held_by_key(around: KeyAround | None, key: str | None) -> Iterator[tuple[Reason, str, str | None]]:
-    """Yield each reason for which the key keeps a job from a start: why, in words, and what exactly ends it."""
+def held_by_key(around: KeyAround | None, key: str | None, due_at: datetime | None = None) -> Iterator[HeldByKey]:
+    """Yield each reason for which the key keeps a job from a start that has been due since `due_at`."""
     if around is None:
         return
     name = f"key {printable(key or '', _NAME)}"
@@ -57,23 +76,21 @@ def held_by_key(around: KeyAround | None, key: str | None) -> Iterator[tuple[Rea
             f"a person: redrive that job (`outbox dead preview {around.failed}`), or close its dead letter "
             f"(`outbox dead discard {around.failed}`)"
         )
-        yield Reason.KEY_BLOCKED, text, remedy
+        since = None if due_at is None or around.failed_at is None else max(due_at, around.failed_at)
+        yield HeldByKey(Reason.KEY_BLOCKED, text, remedy, since)
     if around.before is not None:
         text = f"job {around.before} of its {name}, which was submitted before it"
-        yield Reason.KEY_ORDER, text, f"the end of that job (`outbox jobs explain {around.before}`)"
+        yield HeldByKey(Reason.KEY_ORDER, text, f"the end of that job (`outbox jobs explain {around.before}`)", due_at)
     if around.before is None and around.under_way >= around.most:
         text = f"a free slot: of its {name} {around.most} may run, and {around.under_way} run or are about to"
-        yield Reason.KEY_LIMIT, text, None
+        yield HeldByKey(Reason.KEY_LIMIT, text)
     elif around.lower is not None:
         text = f"its turn: job {around.lower} of its {name}, which may run beside fewer, is first"
-        yield Reason.KEY_TURN, text, f"that job's start (`outbox jobs explain {around.lower}`)"
+        yield HeldByKey(Reason.KEY_TURN, text, f"that job's start (`outbox jobs explain {around.lower}`)")
     elif around.before is None and around.failed is None and around.following is not None:
         text = f"its turn: job {around.following} is next of its {name}, for seconds if it can't go"
-        yield (
-            Reason.KEY_LIMIT,
-            text,
-            f"that job's start, or five seconds (`outbox jobs explain {around.following}`)",
-        )
+        remedy = f"that job's start, or five seconds (`outbox jobs explain {around.following}`)"
+        yield HeldByKey(Reason.KEY_LIMIT, text, remedy)
 
 
 def _id(value: Any) -> UUID | None:

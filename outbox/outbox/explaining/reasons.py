@@ -231,12 +231,13 @@ def _due(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding
     if owed.phase is Phase.RELEASED:
         yield _released(owed, around.now)
         return
-    yield from _of_key(job, owed, around)
-    for code, text, until, remedy in held_back(around.limits, job.queue, job.tenant, around.now, around.ahead):
-        yield _finding(code, text + _before(owed), since=_due_at(owed), until=until, remedy=remedy)
+    held = [*_of_key(job, owed, around), *_of_limits(job, owed, around)]
+    yield from held
     late_s = _seconds(_due_at(owed), around.now)
     if late_s > _PROMPT_S:
         yield from _no_relay(job, around)
+    if held and not around.ahead:
+        return  # its turn has come, and no hint goes out before what holds it is over
     text = f"the relay: owed, a hint goes out next (due for {span(late_s)})"
     if around.ahead:
         many = f"{around.ahead} or more" if around.ahead >= AHEAD_LIMIT else str(around.ahead)
@@ -255,8 +256,14 @@ def _behind_key(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[
 
 
 def _of_key(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
-    for code, text, remedy in held_by_key(around.key, job.limit_key):
-        yield _finding(code, text + _before(owed), since=_due_at(owed), remedy=remedy)
+    for code, text, remedy, since in held_by_key(around.key, job.limit_key, _due_at(owed)):
+        yield _finding(code, text + _before(owed), since=since, remedy=remedy)
+
+
+def _of_limits(job: JobView, owed: OwedView, around: Surroundings) -> Iterator[Finding]:
+    """Yield which limits hold it: since when a slot or a token is lacking, no row says."""
+    for code, text, until, remedy in held_back(around.limits, job.queue, job.tenant, around.now, around.ahead):
+        yield _finding(code, text + _before(owed), until=until, remedy=remedy)
 
 
 def _released(owed: OwedView, now: datetime) -> Finding:

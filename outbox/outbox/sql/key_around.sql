@@ -2,7 +2,7 @@
 -- Transition: none
 -- Parameters: job_id
 -- Locks: none. Index: primary key, outbox_key_taken, outbox_key_order, dead_letters_limit_key; each limit has an order.
-SELECT m.limit_max, k.under_way, b.job_id AS before_id, d.job_id AS failed_id, n.job_id AS next_id, coalesce(w.job_id, f.job_id) AS lower_id
+SELECT m.limit_max, k.under_way, b.job_id AS before_id, d.job_id AS failed_id, d.failed_at, n.job_id AS next_id, coalesce(w.job_id, f.job_id) AS lower_id
 FROM {schema}.outbox AS m CROSS JOIN LATERAL (
   SELECT count(*) AS under_way FROM {schema}.outbox AS o
   WHERE o.limit_key = m.limit_key AND o.limit_group = m.limit_group AND o.tenant = m.tenant AND o.phase <> 'owed' AND o.job_id <> m.job_id
@@ -13,7 +13,7 @@ FROM {schema}.outbox AS m CROSS JOIN LATERAL (
     AND (o.limit_place, o.job_id) < (m.limit_place, m.job_id)
   ORDER BY o.limit_place, o.job_id LIMIT 1
 ) AS b ON true LEFT JOIN LATERAL (
-  SELECT l.job_id FROM {schema}.dead_letters AS l
+  SELECT l.job_id, l.failed_at FROM {schema}.dead_letters AS l
   WHERE l.limit_key = m.limit_key AND l.limit_group = m.limit_group AND l.tenant = m.tenant AND l.discarded_at IS NULL
     AND (l.limit_place, l.job_id) < (m.limit_place, m.job_id)
   ORDER BY l.limit_place, l.job_id LIMIT 1

@@ -11,18 +11,21 @@ from sqlalchemy.orm import Session
 
 from outbox import JobNotFound, cancel, enqueue, explain, preview_redrive, redrive
 from outbox.database.link import Link
-from outbox.doctor import mend
+from outbox.doctor import examine, mend
 from outbox.explaining.reasons import ON_HOLD
 from outbox.leases.effects import EffectBook, Remote
 from outbox.leases.ending import Failure, complete, fail, retry
 from outbox.leases.identity import worker_identity
 from outbox.leases.leasing import Ability, refuse
 from outbox.leases.presence import LIVE_S, Presence, Role
+from outbox.operating.dead_letters import discard
 from outbox.releasing.relaying import recover_hints
 from outbox_schemas import EffectState, Reason
 from support.asking import codes, staff, why
 from support.database import Database
+from support.doctoring import codes as codes_of
 from support.jobs import ABILITIES, BROKEN, LEASE_S, Note, release_all, running, submit, take
+from support.keyed import ABLE, Blocking, of
 from support.limits import go, limit
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -80,6 +83,27 @@ def test_a_rate_that_others_wait_for_too(database: Database, link: Link, still: 
     assert (last.code, last.until) == (Reason.RATE_LIMIT, None)
     assert last.text.endswith("and so many just have; the next one may in 10 s")
     assert "2 due before it" in last.also[0].text
+
+
+def test_a_failed_job_that_blocks_its_key(database: Database, link: Link, still: datetime) -> None:
+    """Those behind it wait for a person since it failed, the doctor names it with their number until its letter is
+    closed, and nobody says that a hint of theirs goes out next.
+    """
+    staff(link, abilities=ABLE)
+    ids = submit(database, payloads=of(Blocking, 3))
+    [claimed] = take(link, [hint.job_id for hint in release_all(link)], ABLE)
+    database.clock.advance(7)
+    fail(link, [(claimed.lease, BROKEN)])
+    found = why(database, ids[1])
+    assert (codes(found), found.since) == ([Reason.KEY_BLOCKED], still + timedelta(seconds=7))
+    assert str(ids[0]) in (found.unblocked_by or "")
+    report = examine(database.engine(), schema=database.schema)
+    told = {one.check.code: [(case.subject, case.detail) for case in one.cases] for one in report.disorders}
+    text = "has failed, and 2 jobs of its key account 1 after it may not start"
+    assert told["key_blocked"] == [(str(ids[0]), text)]
+    with database.engine(poolclass=sa.NullPool).begin() as connection:
+        discard(connection, [ids[0]], by="ops", reason="done by hand", schema=database.schema)
+    assert "key_blocked" not in codes_of(examine(database.engine(), schema=database.schema))
 
 
 def test_nobody_works_here(database: Database, link: Link, still: datetime) -> None:

@@ -39,7 +39,7 @@ def test_every_situation_has_its_reasons(
         (BY_A_PERSON if nobody_else else REMEDIES)[found.code],
         *((BY_ITSELF[found.code],) if found.code in BY_ITSELF and _moves(found) else ()),
         *map(resuming, around.pauses if found.code is Reason.PAUSED else ()),
-        *(remedy for code, _, remedy in held_by_key(around.key, view.limit_key) if code is found.code),
+        *(one.remedy for one in held_by_key(around.key, view.limit_key) if one.reason is found.code),
     }
 
 

@@ -61,31 +61,31 @@ HELD_BACK: list[Situation] = [
         job(owed=owed(Phase.OWED)),
         replace(STAFFED, limits=LimitsAround(Rule(5), Rule(), queue_used=5)),
         "a free slot: of queue default 5 may run, and 5 run or are about to",
-        [Reason.QUEUE_LIMIT, Reason.HINT_OWED],
+        [Reason.QUEUE_LIMIT],
     ),
     (
         job(owed=owed(Phase.OWED)),
         replace(STAFFED, limits=LimitsAround(Rule(5), Rule(1), queue_used=4, tenant_used=1)),
         "a free slot: of tenant default in queue default 1 may run, and 1 run or are about to",
-        [Reason.TENANT_LIMIT, Reason.HINT_OWED],
+        [Reason.TENANT_LIMIT],
     ),
     (
         job(owed=owed(Phase.OWED)),
         replace(STAFFED, limits=LimitsAround(Rule(0), Rule(0), queue_used=1)),
         "a person: of queue default none may run",
-        [Reason.QUEUE_LIMIT, Reason.TENANT_LIMIT, Reason.HINT_OWED],
+        [Reason.QUEUE_LIMIT, Reason.TENANT_LIMIT],
     ),
     (
         job(owed=owed(Phase.OWED)),
         replace(STAFFED, limits=LimitsAround(Rule(None, 10, 5), Rule(None, 1, 1), Tokens(0.0, NOW), Tokens(0.5, NOW))),
         "its turn: of queue default 10 may start in a second, and so many just have",
-        [Reason.RATE_LIMIT, Reason.RATE_LIMIT, Reason.HINT_OWED],
+        [Reason.RATE_LIMIT, Reason.RATE_LIMIT],
     ),
     (
         job(owed=owed(Phase.OWED)),
         replace(STAFFED, limits=LimitsAround(Rule(None, 10, 5), Rule(None, 1, 3), queue_out=4, tenant_out=3)),
         "its turn: of tenant default in queue default 3 may start at once, and 3 hints are out that nobody has claimed",
-        [Reason.RATE_LIMIT, Reason.HINT_OWED],
+        [Reason.RATE_LIMIT],
     ),
     (
         job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
@@ -107,9 +107,9 @@ HELD_BACK: list[Situation] = [
     ),
     (
         job(owed=owed(Phase.OWED, -1), limit_key="account 1"),
-        replace(STAFFED, key=KeyAround(1, failed=UUID(int=7))),
+        replace(STAFFED, key=KeyAround(1, failed=UUID(int=7), failed_at=NOW)),
         "a person: job 00000000-0000-0000-0000-000000000007 of its key account 1 comes before it, and has failed",
-        [Reason.KEY_BLOCKED, Reason.HINT_OWED],
+        [Reason.KEY_BLOCKED],
     ),
     (
         job(owed=owed(Phase.OWED, -9, last_error=KEY_WAITS), limit_key="account 1"),
