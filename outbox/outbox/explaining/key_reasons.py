@@ -39,8 +39,8 @@ class KeyAround:
 
 
 class HeldByKey(NamedTuple):
-    """Why its key keeps a job from its start: the reason, in words, what exactly ends it, and since when it holds where the
-    rows know that: since when a slot or a turn is lacking they don't.
+    """Why its key keeps a job from its start: the reason, in words, what exactly ends it, and since when it holds
+    where the rows know that: since when a slot or a turn is lacking they don't.
     """
 
     reason: Reason
