@@ -10,7 +10,7 @@ import click
 from outbox.cli.amounts import Whole
 from outbox.cli.dead_options import age, by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show, table
-from outbox.cli.unknown_names import show_done, unknown_names
+from outbox.cli.unknown_names import show_done, unknown_names, warn
 from outbox.limits.bounding import BoundPolicy, QueueBound, bound_queue, unbound_queue
 from outbox.reading.queue_figures import FRESH_S, QueueFigures
 from outbox.settings import Settings
@@ -75,10 +75,13 @@ def bound_command(
 def unbound_command(settings: Settings, *, name: str, tenant: str | None, by: str, reason: str) -> None:
     """Take a bound away."""
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name, tenant=tenant)
         gone = unbound_queue(connection, name, tenant=tenant, by=by, reason=reason, schema=settings.schema_name)
     what = f"queue {name}" if tenant is None else f"queue {name}, tenant {tenant},"
     line = f"{what} had no bound" if gone is None else f"{_of(gone)} is bounded no more"
-    show({"unbounded": gone is not None, "bound": gone}, lambda: [masked_line(printable(line, _LINE))])
+    warn(unknown)
+    data = {"unbounded": gone is not None, "bound": gone, "unknown_names": unknown}
+    show(data, lambda: [masked_line(printable(line, _LINE))])
 
 
 def bound_lines(bounds: Sequence[QueueBound], figures: Sequence[QueueFigures]) -> list[str]:

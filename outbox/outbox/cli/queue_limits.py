@@ -113,8 +113,9 @@ def set_tenant_command(settings: Settings, /, *, name: str, tenant: str, by: str
 def unset_command(settings: Settings, *, name: str, by: str, reason: str) -> None:
     """Take all limits of a queue away; those of single tenants stay."""
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name)
         done = clear_queue(connection, name, by=by, reason=reason, schema=settings.schema_name)
-    _say(done)
+    _say(done, unknown)
 
 
 @click.command("unset-tenant")
@@ -125,8 +126,9 @@ def unset_command(settings: Settings, *, name: str, by: str, reason: str) -> Non
 def unset_tenant_command(settings: Settings, *, name: str, tenant: str, by: str, reason: str) -> None:
     """Take a tenant's own limits and weight in a queue away: it has what the queue gives to each."""
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name, tenant=tenant)
         done = clear_tenant(connection, name, tenant, by=by, reason=reason, schema=settings.schema_name)
-    _say(done)
+    _say(done, unknown)
 
 
 def limit_lines(found: Sequence[QueueLimits | TenantLimits]) -> list[str]:
@@ -173,27 +175,26 @@ def _cells(one: QueueLimits | TenantLimits) -> list[object]:
     return [one.queue, None, *cells, *each, one.runway, None]
 
 
-def _say(done: QueueLimits | TenantLimits, unknown: Sequence[UnknownName] = ()) -> None:
+def _say(done: QueueLimits | TenantLimits, unknown: Sequence[UnknownName]) -> None:
     whose = f"queue {done.queue}" if isinstance(done, QueueLimits) else f"tenant {done.tenant} in queue {done.queue}"
     show_done(done, unknown, lambda: [printable(f"{whose}: {_words(done)}", 1000)])
 
 
 def _words(done: QueueLimits | TenantLimits) -> str:
-    parts = []
-    if done.max_running is not None:
-        parts.append(f"{done.max_running} running")
-    if done.rate_per_s is not None:
-        parts.append(f"{_per_s(done.rate_per_s)}, {done.burst} at once")
+    parts = _of_each(done.max_running, done.rate_per_s, done.burst)
     if isinstance(done, TenantLimits):
         parts += [f"weight {done.weight}"] if done.weight != 1 else []
         return "; ".join(parts) or "no limits of its own"
-    if done.tenant_max_running is not None:
-        parts.append(f"{done.tenant_max_running} running of each tenant")
-    if done.tenant_rate_per_s is not None:
-        parts.append(f"{_per_s(done.tenant_rate_per_s)} of each tenant, {done.tenant_burst} at once")
+    each = _of_each(done.tenant_max_running, done.tenant_rate_per_s, done.tenant_burst)
+    parts += [f"of each tenant {part}" for part in each]
     if done.runway is not None:
         parts.append(f"a runway of {done.runway} hints at most")
     return "; ".join(parts) or "no limits"
+
+
+def _of_each(running: int | None, rate: float | None, burst: int | None) -> list[str]:
+    parts = [] if running is None else [f"at most {running} running" if running else "none may run"]
+    return parts if rate is None else [*parts, f"at most {_per_s(rate)} start, {burst} at once"]
 
 
 def _per_s(rate: float | None) -> str | None:

@@ -19,7 +19,7 @@ from outbox.cli.queue_limits import (
     unset_command,
     unset_tenant_command,
 )
-from outbox.cli.unknown_names import show_done, unknown_names
+from outbox.cli.unknown_names import show_done, unknown_names, warn
 from outbox.limits.bounding import bounds_of
 from outbox.limits.setting import limits_of
 from outbox.operating.pausing import Pause, PauseScope, pause, pauses_of, resume
@@ -188,7 +188,8 @@ def pause_command(
         unknown = unknown_names(connection, settings, queue=name, kind=kind, tenant=tenant)
         done = pause(connection, scope, of, by=by, reason=reason, schema=settings.schema_name)
     first = done.pause
-    line = f"{first} is paused; {done.taken_back} hints were taken back"
+    hints = "1 hint was" if done.taken_back == 1 else f"{done.taken_back} hints were"
+    line = f"{first} is paused; {hints} taken back"
     if not done.begun:
         line = f"{first} was paused already, {instant(first.since)} by {first.by}: {first.reason}"
     show_done(done, unknown, lambda: [masked_line(printable(line, 1000))])
@@ -213,10 +214,21 @@ def resume_command(
     """
     scope, of = _chosen(name, kind, tenant, everything)
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, queue=name, kind=kind, tenant=tenant)
         ended = resume(connection, scope, of, by=by, reason=reason, schema=settings.schema_name)
     what = f"{scope} {of}".rstrip()
     line = f"{what} was not paused" if ended is None else f"{what} is resumed"
-    show({"resumed": ended is not None, "pause": ended}, lambda: [printable(line)])
+    warn(unknown)
+    data = {"resumed": ended is not None, "pause": ended, "unknown_names": unknown}
+    show(data, lambda: [printable(line)])
+
+
+@queues.command("list")
+@json_option
+@click.pass_context
+def list_command(ctx: click.Context) -> None:
+    """Show what `outbox queues` shows by itself."""
+    ctx.invoke(overview)
 
 
 for _command in (set_command, set_tenant_command, unset_command, unset_tenant_command, bound_command, unbound_command):

@@ -24,13 +24,13 @@ from outbox.schedules.looking import (
     occurrences_of,
     preview_schedule,
 )
-from outbox.schedules.views import ScheduleView
+from outbox.schedules.views import STATES, ScheduleView
 from outbox.schedules.zones import wall_text
 from outbox.settings import Settings
 from outbox.texts.masking import printable
 from outbox_schemas import ScheduleRefused
 
-__all__ = ["ended_among", "ended_lines", "schedules"]
+__all__ = ["ended_among", "ended_lines", "idle_lines", "schedules"]
 
 _LINE = 500
 _SHOWN = 5
@@ -46,12 +46,14 @@ def schedules() -> None:
 
 @schedules.command("list")
 @click.option("--source", metavar="NAME", help="Only those that it declares; `operator`: that people have added.")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only those; may be repeated.")
 @json_option
 @pass_settings
-def list_command(settings: Settings, source: str | None) -> None:
+def list_command(settings: Settings, source: str | None, states: tuple[str, ...]) -> None:
     """List all schedules by name, with their states and what comes next."""
     with changing(settings) as connection:
         found = list_schedules(connection, source=source, schema=settings.schema_name)
+    found = [one for one in found if not states or one.state in states]
     headers = ["NAME", "STATE", "RULE", "ZONE", "KIND", "NEXT", "LAST", "MADE", "MISSED", "SOURCE"]
     rows = [
         [one.name, one.state, one.rule, one.time_zone, one.kind, _comes(one), one.last_at, one.made, one.passed_over,
@@ -122,6 +124,15 @@ def ended_lines(names: Iterable[str]) -> Iterator[str]:
     """Yield a warning of each schedule of which nothing comes any more."""
     for name in names:
         yield f"warning: nothing comes of {name} any more: no occurrence is left before its end"
+
+
+def idle_lines(one: ScheduleView) -> Iterator[str]:
+    """Yield a warning of a schedule of which nothing comes though it isn't paused, or not only for that."""
+    if one.disabled_at is not None:
+        text = f"{one.source} does not declare it any more; declare it there again, and sync"
+        yield printable(f"warning: {one.name} is disabled, so nothing comes of it: {text}", _LINE)
+    elif one.broken_at is not None:
+        yield printable(f"warning: {one.name} is broken, so nothing comes of it: {one.last_error}", _LINE)
 
 
 def _comes(one: ScheduleView) -> datetime | None:

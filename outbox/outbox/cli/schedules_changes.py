@@ -9,12 +9,14 @@ import click
 
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
-from outbox.cli.schedules import ended_among, ended_lines, schedules
+from outbox.cli.schedules import ended_among, ended_lines, idle_lines, schedules
 from outbox.cli.schedules_keys import KEY_TERMS, key_options, with_key_terms, with_stored_key
 from outbox.cli.schedules_options import bounds_of, content_given, payload_options, rule_options, term_options
+from outbox.cli.unknown_names import unknown_names, warn
 from outbox.database.statements import statements_for
 from outbox.schedules.contents import Content
 from outbox.schedules.declaring import Declared, declared
+from outbox.schedules.looking import get_schedule
 from outbox.schedules.operating import (
     add_schedule,
     change_schedule,
@@ -25,6 +27,7 @@ from outbox.schedules.operating import (
     run_schedule_now,
 )
 from outbox.settings import Settings
+from outbox.texts.masking import printable
 
 __all__ = ["add_command", "run_command", "set_command"]
 
@@ -62,10 +65,13 @@ def add_command(settings: Settings, /, *, name: str, by: str, reason: str, **giv
     content = with_key_terms(content_given(*(given.pop(part) for part in _PAYLOAD)), shared, module=module)
     terms = _declared(name, content, {key: value for key, value in given.items() if value is not None}, _USUAL)
     with changing(settings) as connection:
+        unknown = unknown_names(connection, settings, **_named(terms))
         added = add_schedule(connection, terms, by=by, reason=reason, schema=settings.schema_name)
         ended = ended_among(connection, settings, [name])
-    line = f"added {name}; see what comes with: outbox schedules preview {name}"
-    show({"schedule": added, "ended": ended}, lambda: [line, *ended_lines(ended)])
+    line = f"added {name}, whose jobs go to queue {added.queue}; see what comes with: outbox schedules preview {name}"
+    warn(unknown)
+    data = {"schedule": added, "ended": ended, "unknown_names": unknown}
+    show(data, lambda: [printable(line, 1000), *ended_lines(ended)])
 
 
 @schedules.command("set")
@@ -97,10 +103,14 @@ def set_command(settings: Settings, /, *, name: str, by: str, reason: str, **giv
         if "cron" in told or "every" in told:
             stored |= {"cron": None, "every": None}
         terms = _declared(name, content, told, stored)
+        names = {what: one for what, one in _named(terms).items() if one != getattr(row, what)}
+        unknown = unknown_names(connection, settings, **names)
         changes = change_schedule(connection, terms, by=by, reason=reason, schema=settings.schema_name)
         ended = ended_among(connection, settings, [name])
     told_lines = [f"changed {name}: {', '.join(changes)}" if changes else f"{name} is so already"]
-    show({"name": name, "changed": changes, "ended": ended}, lambda: [*told_lines, *ended_lines(ended)])
+    warn(unknown)
+    data = {"name": name, "changed": changes, "ended": ended, "unknown_names": unknown}
+    show(data, lambda: [*told_lines, *ended_lines(ended)])
 
 
 _COLUMNS = {"grace": "grace_s", "jitter": "jitter_s"}
@@ -129,12 +139,20 @@ def _content(row: Any, parts: dict[str, Any]) -> Content:
     return content if parts["module"] is not None else with_stored_key(content, row)
 
 
+def _named(terms: Declared) -> dict[str, str]:
+    """Return the names of others that may be slips; those that are there from the start are not."""
+    names = {"queue": terms.queue, "kind": terms.kind, "tenant": terms.tenant}
+    return {what: name for what, name in names.items() if name != "default"}
+
+
 def _declared(name: str, content: Content, given: dict[str, Any], otherwise: dict[str, Any]) -> Declared:
     terms: dict[str, Any] = {"cron": None, "every": None} | otherwise | given
     return declared(content, name=name, **bounds_of(terms))
 
 
-def _command(name: str, act: Callable[..., Any], told: Callable[[str, Any], str], text: str) -> click.Command:
+def _steering(name: str, act: Callable[..., bool], words: tuple[str, str, str], text: str) -> click.Command:
+    done, idle, already = words
+
     @click.argument("name")
     @by_option
     @reason_option
@@ -142,31 +160,42 @@ def _command(name: str, act: Callable[..., Any], told: Callable[[str, Any], str]
     @pass_settings
     def command(settings: Settings, /, *, name: str, by: str, reason: str) -> None:
         with changing(settings) as connection:
-            done = act(connection, name, by=by, reason=reason, schema=settings.schema_name)
-        data = {"name": name} if done is None else {"name": name, "changed": done}
-        show(data, lambda: [told(name, done)])
+            changed = act(connection, name, by=by, reason=reason, schema=settings.schema_name)
+            view = get_schedule(connection, name, schema=settings.schema_name)
+            ended = ended_among(connection, settings, [name])
+        going = view.state == "active" and not ended
+        line = (already if not changed else done if going else idle).format(name)
+        data = {"name": name, "changed": changed, "state": view.state, "ended": ended}
+        show(data, lambda: [line, *idle_lines(view), *ended_lines(ended)])
 
     return schedules.command(name, help=text)(command)
 
 
-pause_command = _command(
+pause_command = _steering(
     "pause",
     pause_schedule,
-    lambda name, done: f"paused {name}" if done else f"{name} was paused already",
+    ("paused {}", "paused {}", "{} was paused already"),
     "Pause a schedule, also one that a program declares. What would come meanwhile is not made up for.",
 )
-resume_command = _command(
+resume_command = _steering(
     "resume",
     resume_schedule,
-    lambda name, done: f"{name} goes on with what comes from now on" if done else f"{name} was not paused",
+    ("{} goes on with what comes from now on", "{} is paused no more", "{} was not paused"),
     "Let a paused schedule go on with what comes from now on.",
 )
-remove_command = _command(
-    "remove",
-    remove_schedule,
-    lambda name, _: f"removed {name}; its jobs stay",
-    "Delete a schedule that a person has added, or that is disabled. Its jobs stay.",
-)
+
+
+@schedules.command("remove")
+@click.argument("name")
+@by_option
+@reason_option
+@json_option
+@pass_settings
+def remove_command(settings: Settings, /, *, name: str, by: str, reason: str) -> None:
+    """Delete a schedule that a person has added, or that is disabled. Its jobs stay."""
+    with changing(settings) as connection:
+        remove_schedule(connection, name, by=by, reason=reason, schema=settings.schema_name)
+    show({"name": name}, lambda: [f"removed {name}; its jobs stay"])
 
 
 @schedules.command("run")

@@ -15,6 +15,7 @@ from outbox.cli.instants import given_instant
 from outbox.reading.payload_types import load_payload_types
 from outbox.redrives.patching import told
 from outbox.schedules.contents import Content, content_of, plain_content
+from outbox.texts.masking import printable
 from outbox_schemas import PayloadError
 
 __all__ = ["bounds_of", "content_given", "instant_option", "payload_options", "rule_options", "term_options"]
@@ -26,20 +27,23 @@ NO_BOUND = "none"
 """What is given to take one away, as with limits of queues."""
 
 _PAYLOAD_CHARACTERS = 1_000_000
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_SPAN = re.compile(r"([0-9]{1,8}) ?([smhdw]?)", re.ASCII)
+_SHOWN = 40
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"([0-9]{1,8}) ?([smhdw])", re.ASCII)
 _ISO = re.compile(r"P(?:([0-9]{1,4})D)?(?:T(?:([0-9]{1,4})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,8})S)?)?", re.ASCII)
 
 
 def _span(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Return seconds from 900, 90s, 15m, 12h, 1d, 2w, or ISO 8601 (PT15M)."""
+    """Return seconds from 90s, 15m, 12h, 1d, 2w, or ISO 8601 (PT15M). A bare number might be meant in any unit."""
     if value is None:
         return None
     if found := _SPAN.fullmatch(value):
         return int(found[1]) * _SECONDS[found[2]]
     found = _ISO.fullmatch(value)
     if found is None or not any(found.groups()):
-        raise click.BadParameter("give a whole number with a unit, 90s, 15m, 12h, 1d or 2w, or ISO 8601: PT15M")
+        given = printable(value, _SHOWN)
+        text = "give a whole number with a unit, 90s, 15m, 12h, 1d or 2w, or ISO 8601: PT15M"
+        raise click.BadParameter(f"{text}; not {given!r}")
     return sum(int(part or 0) * size for part, size in zip(found.groups(), (86_400, 3600, 60, 1), strict=True))
 
 

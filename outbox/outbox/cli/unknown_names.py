@@ -14,7 +14,7 @@ from outbox.database.statements import statements_for
 from outbox.reading.known_names import NameOf, UnknownName, unknown_name
 from outbox.settings import Settings
 
-__all__ = ["show_done", "unknown_names"]
+__all__ = ["show_done", "unknown_names", "warn"]
 
 
 def unknown_names(connection: sa.Connection, settings: Settings, **names: str | None) -> list[UnknownName]:
@@ -30,9 +30,14 @@ def unknown_names(connection: sa.Connection, settings: Settings, **names: str | 
     return [one for one in found if one is not None]
 
 
-def show_done(done: Any, unknown: Sequence[UnknownName], text: Callable[[], Iterable[str]]) -> None:
-    """Write what was done, as `show` does, with `unknown_names` beside its fields, and the warnings to stderr."""
+def warn(unknown: Iterable[UnknownName]) -> None:
+    """Write a warning of each to stderr."""
     for one in unknown:
         click.echo(f"warning: {one}", err=True)
+
+
+def show_done(done: Any, unknown: Sequence[UnknownName], text: Callable[[], Iterable[str]]) -> None:
+    """Write what was done, as `show` does, with `unknown_names` beside its fields, and the warnings to stderr."""
+    warn(unknown)
     data = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
     show(data | {"unknown_names": unknown}, text)

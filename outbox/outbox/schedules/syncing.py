@@ -138,7 +138,7 @@ class _Sync:
             self._declare(terms)
             return
         if row.source != self._source:
-            raise ScheduleRefused("name", f"{terms.name!r} belongs to the source {row.source!r}; choose another name")
+            raise ScheduleRefused("name", _taken(row))
         changes = terms.changes(row)
         if row.disabled_at is not None:
             self._change(terms, row, [])
@@ -171,6 +171,17 @@ class _Sync:
             return held(self._connection, self._statements, name)
         except ScheduleNotFound:
             return None
+
+
+def _taken(row: Any) -> str:
+    """Return what becomes of a name that belongs to another source."""
+    name, remove = row.name, f"`outbox schedules remove {row.name}`"
+    if row.source == OPERATOR:
+        return f"{name!r} was added by a person; remove that one first ({remove}), or choose another name"
+    its = "does not declare it any more" if row.disabled_at is not None else "has to leave it out and sync first"
+    return (
+        f"{name!r} belongs to the source {row.source!r}, which {its}; remove it then ({remove}), or choose another name"
+    )
 
 
 def _lock_key(schema: str, source: str) -> int:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-__all__ = ["ScheduleView", "view_of"]
+__all__ = ["STATES", "ScheduleView", "view_of"]
+
+STATES = ("active", "paused", "disabled", "broken", "over")
 
 
 @dataclass(frozen=True, slots=True)

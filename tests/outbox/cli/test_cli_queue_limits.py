@@ -20,13 +20,14 @@ def test_set_show_and_unset(run: Any, database: Database) -> None:
     submit(database)
     assert run("queues", "set", "notes", "--max-running", "5", "--rate", "2.5", *WHO)[:2] == (
         0,
-        "queue notes: 5 running; 2.5/s, 1 at once\n",
+        "queue notes: at most 5 running; at most 2.5/s start, 1 at once\n",
     )
     _, shown, _ = run("queues", "set", "notes", "--rate", "none", "--tenant-max-running", "1", *WHO)
-    assert shown == "queue notes: 5 running; 1 running of each tenant\n"
+    assert shown == "queue notes: at most 5 running; of each tenant at most 1 running\n"
     _, shown, _ = run("queues", "set-tenant", "notes", "acme", "--max-running", "0", "--weight", "3", *WHO)
-    assert shown == "tenant acme in queue notes: 0 running; weight 3\n"
+    assert shown == "tenant acme in queue notes: none may run; weight 3\n"
     _, shown, _ = run("queues")
+    assert run("queues", "list")[1] == shown
     assert "LIMITS OF" in shown
     assert "acme" in shown
     queue, tenant = json.loads(run("queues", "--json")[1])["limits"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from outbox.schedules.views import STATES
 from support.database import Database
 
 WHO = ("--by", "ann", "--reason", "a test")
@@ -157,6 +158,8 @@ def test_preview_of_a_stored_one(run: Any) -> None:
         (("preview", "s", "--starts", "2030-01-01T00:00:00Z"), "--starts"),
         (("preview", "s", "--ends", "none"), "--ends"),
         (("set", "s", "--ends", "never", *WHO), "--ends"),
+        (("add", "s", "--kind", "k", "--every", "15", *WHO), "'--every': give a whole number with a unit"),
+        (("add", "s", "--kind", "k", "--every", "5m", "--grace", "60", *WHO), "; not '60'"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(run: Any, database: Database, arguments: Any, told: str) -> None:
@@ -175,6 +178,57 @@ def test_a_name_that_is_not_there_is_exit_code_1(run: Any, command: str) -> None
     code, _, shown = run("schedules", command, "gone", *more)
     assert code == 1
     assert "'gone'" in shown
+
+
+def test_what_is_over_or_disabled_does_not_go_on(run: Any, module: str) -> None:
+    """Nobody is told that a schedule goes on of which nothing comes, and everybody why."""
+    over = ("--kind", "k", "--every", "5m", "--ends", "2020-01-01T00:00:00Z")
+    assert run("schedules", "add", "past", *over, *WHO)[0] == 0
+    run("schedules", "sync", module, "--source", "billing", *WHO)
+    run("schedules", "sync", f"{module}:none", "--source", "billing", *WHO)
+    reasons = {"past": "no occurrence is left before its end", "nightly": "billing does not declare it any more"}
+    for name, reason in reasons.items():
+        for command, first in (
+            ("resume", f"{name} was not paused"),
+            ("pause", f"paused {name}"),
+            ("pause", f"{name} was paused already"),
+            ("resume", f"{name} is paused no more"),
+        ):
+            code, shown, _ = run("schedules", command, name, *WHO)
+            assert (code, shown.splitlines()[0], reason in shown) == (0, first, True)
+
+
+def test_the_list_has_those_of_some_states_alone(run: Any, module: str) -> None:
+    """Each state by its name, several together; what is none is refused with those that there are."""
+    run("schedules", "add", "mine", "--kind", "k", "--every", "5m", *WHO)
+    run("schedules", "add", "still", "--kind", "k", "--every", "5m", *WHO)
+    run("schedules", "pause", "still", *WHO)
+    run("schedules", "sync", f"{module}:more", "--source", "billing", *WHO)
+    run("schedules", "sync", f"{module}:none", "--source", "billing", *WHO)
+
+    def of(*states: str) -> list[str]:
+        asked = [part for state in states for part in ("--state", state)]
+        shown = run("schedules", "list", "--json", *asked)[1]
+        return [one["name"] for one in json.loads(shown)["schedules"]]
+
+    assert of("active") == ["mine"]
+    assert of("paused", "disabled") == ["nightly", "often", "still"]
+    assert of("broken") == []
+    code, _, told = run("schedules", "list", "--state", "gone")
+    assert (code, all(state in told for state in STATES)) == (2, True)
+
+
+def test_names_that_nobody_knows_are_warned_of(run: Any, database: Database) -> None:
+    """Jobs of a kind, queue or tenant with a slip would wait for ever; what is only new is taken all the same."""
+    add = ("schedules", "add", "s", "--every", "5m", "--kind", "report")
+    code, shown, told = run(*add, "--queue", "slwo", "--tenant", "none", *WHO)
+    assert (code, "whose jobs go to queue slwo" in shown) == (0, True)
+    assert [line.split(" of ")[1] for line in told.splitlines()] == [
+        "queue slwo is known", "kind report is known", "tenant none is known",
+    ]  # fmt: skip
+    code, shown, told = run("schedules", "set", "s", "--tenant", "noone", "--json", *WHO)
+    assert [one["name"] for one in json.loads(shown)["unknown_names"]] == ["noone"]
+    assert run("schedules", "set", "s", "--tenant", "default", *WHO)[2] == ""
 
 
 def test_sync_takes_what_a_module_declares(run: Any, database: Database, module: str) -> None:

@@ -47,6 +47,26 @@ def test_what_nobody_knows_is_warned_of_and_done(
     assert run("queues", *arguments, *WHO)[2] == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (["unset", "note"], QUEUE),
+        (["unset-tenant", "note", "Acme"], QUEUE + TENANT),
+        (["unbound", "note", "--tenant", "Acme"], QUEUE + TENANT),
+        (["resume", "note"], QUEUE),
+        (["resume", "--kind", "test.not"], KIND),
+        (["resume", "--tenant", "Acme"], TENANT),
+    ],
+)
+def test_what_is_taken_away_in_vain_is_warned_of(
+    run: Any, database: Database, arguments: list[str], warned: str
+) -> None:
+    """With a slip in its name a limit, a bound or a pause would go on unseen."""
+    submit(database, payloads=[Note(key="a")], tenant="acme")
+    code, _, error = run("queues", *arguments, *WHO)
+    assert (code, error) == (0, warned)
+
+
 def test_whoever_works_for_a_queue_knows_it(run: Any, database: Database) -> None:
     """A consumer's queue and kinds are known before their first job, and where nothing is alike nothing is guessed."""
     link = database.link("test")

@@ -101,12 +101,18 @@ def test_sources_keep_to_their_own(database: Database) -> None:
     with database.engine().begin() as connection:
         add_schedule(connection, daily("mine"), **SAID)
     assert sync(database, daily("z"), source="other").added == ["z"]
-    for taken in ("a", "mine"):
-        with pytest.raises(ScheduleRefused, match="belongs to the source"):
+    sync(database, source="other")
+    for taken, told in (
+        ("a", "belongs to the source 'billing', which has to leave it out and sync first"),
+        ("mine", "was added by a person"),
+        ("z", "belongs to the source 'other', which does not declare it any more"),
+    ):
+        with pytest.raises(ScheduleRefused, match=told) as caught:
             sync(database, daily("0-new"), daily(taken), source="third")
+        assert f"`outbox schedules remove {taken}`" in str(caught.value)
     with database.engine().connect() as connection:
         assert [(view.name, view.source, view.state) for view in list_schedules(connection)] == [
-            ("a", "billing", "active"), ("mine", "operator", "active"), ("z", "other", "active"),
+            ("a", "billing", "active"), ("mine", "operator", "active"), ("z", "other", "disabled"),
         ]  # fmt: skip
         assert [view.name for view in list_schedules(connection, source="other")] == ["z"]
 
