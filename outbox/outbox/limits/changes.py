@@ -10,7 +10,7 @@ from typing import Any
 
 from outbox.database.statements import statements_for
 from outbox.database.targets import Target, schema_of, writable
-from outbox.limits.terms import check_terms, merged
+from outbox.limits.terms import check_given, check_terms, merged
 from outbox.policy.limiting import ALL_LEFT, Rule, Tokens, carried, level
 from outbox.texts.actors import check_actor
 
@@ -42,6 +42,7 @@ class Change:
         check_terms(terms)
         check_actor(by, reason)
         self._statements, self._connection = statements_for(schema_of(target, schema)), writable(target)
+        check_given(terms)
         self._queue, self._terms = queue, terms
         self._who = {"actor": by, "reason": reason}
 

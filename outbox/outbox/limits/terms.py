@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from outbox_schemas import NameRefused
 
-__all__ = ["KEEP", "Keep", "QueueLimits", "TenantLimits", "check_terms", "merged"]
+__all__ = ["KEEP", "Keep", "QueueLimits", "TenantLimits", "check_given", "check_terms", "merged"]
 
 MOST = 1_000_000
 SLOWEST = 0.0001
@@ -83,6 +83,13 @@ def check_terms(terms: Mapping[str, Any]) -> None:
             _check_rate(field, value)
         else:
             _check_number(field, value, _NUMBERS[field])
+
+
+def check_given(terms: Mapping[str, Any]) -> None:
+    """Raise `NameRefused` unless one of these is given at least: to be asked for nothing is a slip."""
+    if all(value is KEEP for value in terms.values()):
+        first, *others = terms
+        raise NameRefused(first, f"is missing, and so are {', '.join(others)}; give one at least, None to take it away")
 
 
 def merged(before: Mapping[str, Any], terms: Mapping[str, Any]) -> dict[str, Any]:

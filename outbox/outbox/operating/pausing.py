@@ -200,6 +200,8 @@ def _scope(scope: object, name: object) -> PauseScope:
     if chosen is PauseScope.EVERYTHING:
         if name != "":
             raise NameRefused("name", "must be left out: everything has no name; or pause a queue, kind or tenant")
+    elif name == "":
+        raise NameRefused("name", f"is missing: say which {chosen.value} is meant")
     elif chosen is PauseScope.TENANT:
         check_tenant(name)
     else:

@@ -37,6 +37,8 @@ def fields_of(expression: object) -> list[str]:
     text = _ALIASES.get(expression.strip().lower(), expression)
     if text.strip().startswith("@"):
         raise ScheduleRefused("cron", f"is no known name; these are: {', '.join(_ALIASES)}")
+    if not text.strip():
+        raise ScheduleRefused("cron", 'is empty; give five fields, for example "30 2 * * *", or a name: @daily')
     if not _CHARACTERS.fullmatch(text):
         raise ScheduleRefused("cron", "may hold only ASCII letters and digits, blanks, and * , - / #")
     fields = text.split()

@@ -175,6 +175,7 @@ def test_a_queue_is_governed_as_long_as_anything_of_it_is_limited(database: Data
         ({"by": ""}, "by"),
         ({"reason": "\n"}, "reason"),
         ({"queue": "a b"}, "queue"),
+        ({}, "max_running: is missing, and so are tenant_max_running"),
     ],
 )
 def test_what_is_out_of_bounds_is_refused(
@@ -187,7 +188,9 @@ def test_what_is_out_of_bounds_is_refused(
     assert database.count("queue_limits") == 0
 
 
-@pytest.mark.parametrize("terms", [{"weight": 0}, {"weight": None}, {"tenant": ""}, {"burst": 2}, {"max_running": 1.5}])
+@pytest.mark.parametrize(
+    "terms", [{"weight": 0}, {"weight": None}, {"tenant": ""}, {"burst": 2}, {"max_running": 1.5}, {}]
+)
 def test_what_is_out_of_bounds_of_a_tenant_is_refused(
     database: Database, ops: sa.Connection, terms: dict[str, Any]
 ) -> None:

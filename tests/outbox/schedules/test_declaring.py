@@ -29,7 +29,7 @@ class Secret(Report):
 
 REFUSED = [
     ({"name": "a@b"}, "name"), ({"name": ""}, "name"), ({"name": "x" * 101}, "name"), ({"cron": "0 0 31 2 *"}, "cron"),
-    ({"cron": None}, "cron"), ({"every": 5}, "cron"), ({"cron": "every 5s"}, "cron"),
+    ({"cron": None}, "cron"), ({"cron": " "}, "cron"), ({"every": 5}, "cron"), ({"cron": "every 5s"}, "cron"),
     ({"cron": None, "every": 0}, "every"),
     ({"time_zone": "America/New_Yrok"}, "time_zone"), ({"tenant": ""}, "tenant"), ({"priority": 101}, "priority"),
     ({"missed": "some"}, "missed"), ({"missed": None}, "missed"), ({"missed_limit": 0}, "missed_limit"),
