@@ -1,35 +1,25 @@
-"""`outbox schedules add | set | remove | pause | resume | run`: what a person changes, audited with who and why."""
+"""`outbox schedules add | set`: what a person declares, audited with who and why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from outbox.cli.dead_options import by_option, changing, reason_option
 from outbox.cli.output import json_option, pass_settings, show
-from outbox.cli.schedules import ended_among, ended_lines, idle_lines, schedules
+from outbox.cli.schedules import ended_among, ended_lines, schedules
 from outbox.cli.schedules_keys import KEY_TERMS, key_options, with_key_terms, with_stored_key
 from outbox.cli.schedules_options import bounds_of, content_given, payload_options, rule_options, term_options
 from outbox.cli.unknown_names import unknown_names, warn
 from outbox.database.statements import statements_for
 from outbox.schedules.contents import Content
 from outbox.schedules.declaring import Declared, declared
-from outbox.schedules.looking import get_schedule
-from outbox.schedules.operating import (
-    add_schedule,
-    change_schedule,
-    held,
-    pause_schedule,
-    remove_schedule,
-    resume_schedule,
-    run_schedule_now,
-)
+from outbox.schedules.operating import add_schedule, change_schedule, held
 from outbox.settings import Settings
 from outbox.texts.masking import printable
 
-__all__ = ["add_command", "run_command", "set_command"]
+__all__ = ["add_command", "set_command"]
 
 _USUAL: dict[str, Any] = {
     "time_zone": "UTC",
@@ -148,64 +138,3 @@ def _named(terms: Declared) -> dict[str, str]:
 def _declared(name: str, content: Content, given: dict[str, Any], otherwise: dict[str, Any]) -> Declared:
     terms: dict[str, Any] = {"cron": None, "every": None} | otherwise | given
     return declared(content, name=name, **bounds_of(terms))
-
-
-def _steering(name: str, act: Callable[..., bool], words: tuple[str, str, str], text: str) -> click.Command:
-    done, idle, already = words
-
-    @click.argument("name")
-    @by_option
-    @reason_option
-    @json_option
-    @pass_settings
-    def command(settings: Settings, /, *, name: str, by: str, reason: str) -> None:
-        with changing(settings) as connection:
-            changed = act(connection, name, by=by, reason=reason, schema=settings.schema_name)
-            view = get_schedule(connection, name, schema=settings.schema_name)
-            ended = ended_among(connection, settings, [name])
-        going = view.state == "active" and not ended
-        line = (already if not changed else done if going else idle).format(name)
-        data = {"name": name, "changed": changed, "state": view.state, "ended": ended}
-        show(data, lambda: [line, *idle_lines(view), *ended_lines(ended)])
-
-    return schedules.command(name, help=text)(command)
-
-
-pause_command = _steering(
-    "pause",
-    pause_schedule,
-    ("paused {}", "paused {}", "{} was paused already"),
-    "Pause a schedule, also one that a program declares. What would come meanwhile is not made up for.",
-)
-resume_command = _steering(
-    "resume",
-    resume_schedule,
-    ("{} goes on with what comes from now on", "{} is paused no more", "{} was not paused"),
-    "Let a paused schedule go on with what comes from now on.",
-)
-
-
-@schedules.command("remove")
-@click.argument("name")
-@by_option
-@reason_option
-@json_option
-@pass_settings
-def remove_command(settings: Settings, /, *, name: str, by: str, reason: str) -> None:
-    """Delete a schedule that a person has added, or that is disabled. Its jobs stay."""
-    with changing(settings) as connection:
-        remove_schedule(connection, name, by=by, reason=reason, schema=settings.schema_name)
-    show({"name": name}, lambda: [f"removed {name}; its jobs stay"])
-
-
-@schedules.command("run")
-@click.argument("name")
-@by_option
-@reason_option
-@json_option
-@pass_settings
-def run_command(settings: Settings, /, *, name: str, by: str, reason: str) -> None:
-    """Make one more job of a schedule, due at once. Its plan does not move."""
-    with changing(settings) as connection:
-        ref = run_schedule_now(connection, name, by=by, reason=reason, schema=settings.schema_name)
-    show({"job_id": ref.id}, lambda: [f"job {ref.id}"])
