@@ -166,9 +166,11 @@ def check_instant(field: str, value: object) -> datetime:
 
 
 def _check(field: str, value: object, pattern: re.Pattern[str], limit: int, allowed: str) -> str:
+    if value is None or value == "":
+        raise NameRefused(field, f"is missing; give 1 to {limit} characters: {allowed}")
     if not isinstance(value, str):
         raise NameRefused(field, f"must be text, not {type(value).__name__}")
-    if not 1 <= len(value) <= limit:
+    if len(value) > limit:
         raise NameRefused(field, f"has {len(value)} characters; 1 to {limit} are allowed")
     if not pattern.fullmatch(value):
         raise NameRefused(field, f"may hold only ASCII {allowed}")

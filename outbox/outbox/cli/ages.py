@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from outbox.cli.amounts import quoted
+
 __all__ = ["Age"]
 
 _SPAN = re.compile(r"([0-9]{1,9})(s|m|h|d)")
@@ -25,7 +27,11 @@ class Age(click.ParamType[timedelta]):
         """Read `90s`, `15m`, `2h` or `30d`."""
         found = _SPAN.fullmatch(str(value))
         if found is None:
-            self.fail("must be a whole number and a unit: 90s, 15m, 2h, 30d", param, ctx)
+            self.fail(
+                f"{quoted(str(value))} is no span of time; give a whole number and a unit: 90s, 15m, 2h, 30d",
+                param,
+                ctx,
+            )
         age = timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
         if age > _LONGEST:
             self.fail(f"must be at most {_LONGEST.days}d", param, ctx)

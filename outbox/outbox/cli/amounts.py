@@ -10,9 +10,17 @@ from typing import Any
 
 import click
 
-__all__ = ["Amount", "Whole"]
+from outbox.texts.masking import printable
+
+__all__ = ["Amount", "Whole", "quoted"]
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_LONG = 40
+
+
+def quoted(value: str) -> str:
+    """Return a refused value as an error shows it: what is long by its length only."""
+    return repr(printable(value)) if len(value) <= _LONG else f"a text of {len(value)} characters"
 
 
 class Amount(click.FloatRange):

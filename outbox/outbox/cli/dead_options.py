@@ -11,6 +11,7 @@ import click
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from outbox.cli.amounts import quoted
 from outbox.cli.output import STATEMENT_TIMEOUT_S
 from outbox.database.statements import statements_for
 from outbox.processes.barriers import Barrier, hit
@@ -36,7 +37,9 @@ def age(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> 
         return None
     number, unit = value[:-1], value[-1:]
     if unit not in _UNITS or not (number.isascii() and number.isdigit()) or len(number) > 6:
-        raise click.BadParameter("give a whole number and a unit: 90s, 30m, 12h, 7d or 2w")
+        raise click.BadParameter(
+            f"{quoted(value)} is no span of time; give a whole number and a unit: 90s, 30m, 12h, 7d or 2w"
+        )
     return timedelta(**{_UNITS[unit]: int(number)})
 
 

@@ -155,7 +155,12 @@ def content_given(
     """
     given = dict(document or {})
     if module is None:
-        return plain_content(given, kind=kind, version=version or 1, queue=queue or "default")
+        return plain_content(
+            given,
+            kind=kind,
+            version=1 if version is None else version,
+            queue="default" if queue is None else queue,
+        )
     if version is not None or queue is not None:
         raise click.UsageError("--version and --queue are the class's where --module is given")
     found = [payload for payload in load_payload_types([module]).values() if payload.kind == kind]

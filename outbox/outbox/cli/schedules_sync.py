@@ -43,7 +43,7 @@ def sync_command(
         done = sync_schedules(
             connection,
             found,
-            source=source or name,
+            source=name if source is None else source,
             by=by,
             reason=reason,
             preview=preview,

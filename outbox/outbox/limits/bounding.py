@@ -15,7 +15,7 @@ from outbox.database.targets import AsyncTarget, Target, awaitable, connection_o
 from outbox.reading.queue_figures import MOST
 from outbox.texts.actors import check_actor
 from outbox_schemas import NameRefused
-from outbox_schemas.names import check_choice, check_name, check_priority, check_tenant
+from outbox_schemas.names import check_choice, check_name, check_priority, check_tenant, nature_of
 
 __all__ = [
     "BoundPolicy",
@@ -188,7 +188,8 @@ def _check_backlog(max_backlog: object, max_age: object) -> int | None:
             raise NameRefused("max_backlog", "is missing, and so is max_age; give at least one of them")
         return None
     if isinstance(max_backlog, bool) or not isinstance(max_backlog, int) or not 1 <= max_backlog <= MOST:
-        raise NameRefused("max_backlog", f"must be a whole number from 1 to {MOST}, as far as a backlog is counted")
+        told = f"must be a whole number from 1 to {MOST}, as far as a backlog is counted, not {nature_of(max_backlog)}"
+        raise NameRefused("max_backlog", told)
     return max_backlog
 
 
@@ -202,5 +203,7 @@ def _check_needed(field: str, given: bool, policy: BoundPolicy, needed: BoundPol
 
 def _check_span(field: str, span: object, least: timedelta = timedelta(milliseconds=1)) -> timedelta:
     if not isinstance(span, timedelta) or not least <= span <= _LONGEST_EVER:
-        raise NameRefused(field, f"must be a timedelta from {least.total_seconds():g} s to {_LONGEST_EVER.days} days")
+        given = str(span) if isinstance(span, timedelta) else nature_of(span)
+        allowed = f"from {least.total_seconds():g} s to {_LONGEST_EVER.days} days"
+        raise NameRefused(field, f"must be a timedelta {allowed}, not {given}")
     return span

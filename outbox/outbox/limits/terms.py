@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from outbox_schemas import NameRefused
+from outbox_schemas.names import nature_of
 
 __all__ = ["KEEP", "Keep", "QueueLimits", "TenantLimits", "check_given", "check_terms", "merged"]
 
@@ -114,17 +115,21 @@ def merged(before: Mapping[str, Any], terms: Mapping[str, Any]) -> dict[str, Any
 def _check_number(field: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         none = "" if field == "weight" else ", or None for no limit"
-        raise NameRefused(field, f"must be a whole number{none}, not {type(value).__name__}")
+        raise NameRefused(field, f"must be a whole number{none}, not {nature_of(value)}")
     if not least <= value <= MOST:
         what = "; to let nothing start, pause the tenant, or set its own max_running to 0"
         raise NameRefused(
-            field, f"must be from {least} to {MOST:,}{what if field == 'tenant_max_running' and value == 0 else ''}"
+            field,
+            f"must be from {least} to {MOST:,}, not {nature_of(value)}"
+            f"{what if field == 'tenant_max_running' and value == 0 else ''}",
         )
 
 
 def _check_rate(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise NameRefused(field, f"must be a number of jobs a second, or None for no rate, not {type(value).__name__}")
+        raise NameRefused(field, f"must be a number of jobs a second, or None for no rate, not {nature_of(value)}")
     if not SLOWEST <= value <= MOST:  # nor is what is no number
         how = "pause the tenant, or set its own max_running to 0" if field.startswith("tenant_") else "max_running = 0"
-        raise NameRefused(field, f"must be from {SLOWEST} to {MOST:,} a second; to let nothing start: {how}")
+        raise NameRefused(
+            field, f"must be from {SLOWEST} to {MOST:,} a second, not {nature_of(value)}; to let nothing start: {how}"
+        )

@@ -14,7 +14,7 @@ from outbox.sealing.using import seals_all
 from outbox_schemas import Payload, PayloadError, ScheduleRefused, digest
 from outbox_schemas.exactness import check_exact
 from outbox_schemas.limit_keys import KeyLimit
-from outbox_schemas.names import check_key, check_name
+from outbox_schemas.names import check_key, check_name, nature_of
 from outbox_schemas.payload import MAX_PAYLOAD_BYTES
 
 __all__ = ["Content", "content_of", "plain_content", "read_digest", "whole"]
@@ -115,5 +115,5 @@ def read_digest(version: int, text: str) -> str:
 def whole(field: str, value: object, least: int, most: int) -> int:
     """Return a whole number within bounds, or raise `ScheduleRefused` with its field."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ScheduleRefused(field, f"must be a whole number from {least} to {most}")
+        raise ScheduleRefused(field, f"must be a whole number from {least} to {most}, not {nature_of(value)}")
     return int(value)

@@ -12,7 +12,7 @@ from outbox.schedules.expressions import check_expression
 from outbox.schedules.planning import Missed, comes_between, shortest_gap_s
 from outbox.schedules.rules import Rule, every_text, parse_rule
 from outbox_schemas import Payload, ScheduleRefused
-from outbox_schemas.names import check_flag, check_instant, check_name, check_priority, check_tenant
+from outbox_schemas.names import check_flag, check_instant, check_name, check_priority, check_tenant, nature_of
 
 __all__ = ["Declared", "Schedule", "checked", "declared", "rule_of"]
 
@@ -193,7 +193,7 @@ def check_term(starts_at: datetime | None, ends_at: datetime | None) -> tuple[da
 def rule_of(cron: str | None, every: timedelta | int | None) -> str:
     """Return a rule's text from the one of both that is given. Raises `ScheduleRefused`."""
     if (cron is None) == (every is None):
-        raise ScheduleRefused("cron", "or every must be given, and not both")
+        raise ScheduleRefused("cron", "or every must be given, and not both: leave one of them out, or give one")
     if every is not None:
         return every_text(every)
     if not isinstance(cron, str):
@@ -208,7 +208,7 @@ def _missed(value: object) -> str:
     try:
         return Missed(value).value if isinstance(value, str) else Missed("")
     except ValueError:
-        raise ScheduleRefused("missed", f"must be one of {', '.join(Missed)}") from None
+        raise ScheduleRefused("missed", f"must be one of {', '.join(Missed)}, not {nature_of(value)}") from None
 
 
 def _supersedes(value: bool, content: Content) -> bool:
@@ -235,5 +235,7 @@ def _seconds(field: str, value: timedelta | int) -> int:
     if isinstance(seconds, float) and seconds.is_integer():
         seconds = int(seconds)
     if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_SPAN_S:
-        raise ScheduleRefused(field, f"must be a timedelta or whole seconds, from 0 to {LONGEST_SPAN_S // 3600} hours")
+        given = str(value) if isinstance(value, timedelta) else nature_of(value)
+        allowed = f"from 0 to {LONGEST_SPAN_S // 3600} hours"
+        raise ScheduleRefused(field, f"must be a timedelta or whole seconds, {allowed}, not {given}")
     return seconds

@@ -73,7 +73,7 @@ def change_schedule(
     connection, statements = _at(target, schema)
     row = held(connection, statements, terms.name)
     if row.source != OPERATOR:
-        raise ScheduleRefused("name", f"{terms.name!r} is declared by {row.source!r}; change it there")
+        raise ScheduleRefused("name", _declared(row, "change it there and sync"))
     changes = terms.changes(row)
     if changes:
         turn = change(connection, statements, terms, row, changes)
@@ -109,7 +109,7 @@ def remove_schedule(target: Target, name: str, *, by: str, reason: str, schema: 
     connection, statements = _at(target, schema)
     row = held(connection, statements, name)
     if row.source != OPERATOR and row.disabled_at is None:
-        raise ScheduleRefused("name", f"{name!r} is declared by {row.source!r}; take it out there, or pause it")
+        raise ScheduleRefused("name", _declared(row, "take it out there and sync"))
     statements.run_within(connection, "remove_schedule", {"name": name})
     Audit(connection, statements, by, reason).write("remove", name, {"kind": row.kind, "rule": row.rule})
 
@@ -130,7 +130,8 @@ def run_schedule_now(target: Target, name: str, *, by: str, reason: str, schema:
     statements, connection = statements_for(schema_of(target, schema)), writable(target)
     row = held(connection, statements, name)
     if row.disabled_at is not None:
-        raise ScheduleRefused("name", f"{name!r} is disabled: {row.source!r} does not declare it any more")
+        again = "declare it there and sync, or submit the job itself"
+        raise ScheduleRefused("name", f"{name!r} is disabled: {row.source!r} does not declare it any more; {again}")
     key = occurrence_key(name, row.now, secrets.token_hex(6))
     options = Options.of(tenant=row.tenant, priority=row.priority)
     ref = make_now(connection, statements, row, key, options)
@@ -214,6 +215,11 @@ def _steer(target: Target, name: str, action: str, *, by: str, reason: str, sche
     turn = steer(connection, statements, row, action)
     Audit(connection, statements, by, reason).write(action, name, turn_told(turn))
     return True
+
+
+def _declared(row: Any, remedy: str) -> str:
+    """Return whose a schedule is, and what to do: where it is declared, or here."""
+    return f"{row.name!r} is declared by {row.source!r}; {remedy}, or stop it: outbox schedules pause {row.name}"
 
 
 def _at(target: Target, schema: str | None) -> tuple[sa.Connection, Statements]:

@@ -24,6 +24,7 @@ from typing import Protocol
 from outbox.schedules.expressions import fields_of, parsed
 from outbox.schedules.zones import Zone
 from outbox_schemas import ScheduleRefused
+from outbox_schemas.names import nature_of
 
 __all__ = ["COUNTED", "CronRule", "IntervalRule", "Rule", "every_text", "parse_rule"]
 
@@ -194,7 +195,7 @@ def every_text(every: timedelta | int) -> str:
     elif isinstance(every, int) and not isinstance(every, bool):
         seconds = every
     else:
-        raise ScheduleRefused("every", f"must be a timedelta or whole seconds, not {type(every).__name__}")
+        raise ScheduleRefused("every", f"must be a timedelta or whole seconds, not {nature_of(every)}")
     if seconds != int(seconds):
         raise ScheduleRefused("every", "has a fraction of a second; give whole seconds")
     return f"every {_checked_every(int(seconds))}s"
@@ -202,7 +203,9 @@ def every_text(every: timedelta | int) -> str:
 
 def _checked_every(seconds: int) -> int:
     if not 1 <= seconds <= LONGEST_EVERY_S:
-        raise ScheduleRefused("every", f"must be from 1 second to {LONGEST_EVERY_S // _DAY} days")
+        raise ScheduleRefused(
+            "every", f"must be from 1 second to {LONGEST_EVERY_S // _DAY} days, not {nature_of(seconds)}"
+        )
     return seconds
 
 

@@ -154,7 +154,7 @@ def test_settings_are_frozen_and_hide_secrets() -> None:
         ("[consumer]\nqueues = ['a=2=3']", "must give queue a a whole number"),
         ("[consumer]\nqueues = ['a=-1']", "must give queue a a whole number"),
         ("[consumer]\nqueues = ['a=²']", "must give queue a a whole number"),
-        ("[consumer]\nqueues = ['=3']", "consumer.queues in {path}: has 0 characters"),
+        ("[consumer]\nqueues = ['=3']", "consumer.queues in {path}: is missing; give 1 to 100 characters"),
         ("[consumer]\nqueues = {a = 3}", "consumer.queues in {path}"),
         (
             "[consumer]\nqueues = ['a=600', 'b=401']",
